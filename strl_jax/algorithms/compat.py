@@ -1,0 +1,41 @@
+"""The differences from st_rl that a config can take back, one field a row."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Compat(BaseModel):
+    """Defaults are this library's; ``Compat.st_rl()`` has the torch library's.
+
+    Attributes:
+        bootstrap_current_value: a time-out is credited with gamma V(s_t), not with
+            gamma V(terminal observation).
+        reuse_permutation: one permutation for all epochs of an update, and samples
+            that do not fill a minibatch are dropped.
+        kl_log_eps: added inside the logarithm of the KL that the learning rate follows.
+        linear_std: the free parameter is the standard deviation itself, and
+            ``clip_min_std`` applies once after an update.
+        grad_norm_eps: gradients are scaled by max_grad_norm / (norm + this).
+        normalize_while_collecting: observation statistics move with every
+            environment step, not once after the update.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstrap_current_value: bool = False
+    reuse_permutation: bool = False
+    kl_log_eps: float = 0.0
+    linear_std: bool = False
+    grad_norm_eps: float = 0.0
+    normalize_while_collecting: bool = False
+
+    @classmethod
+    def st_rl(cls) -> "Compat":
+        """Every row as st_rl has it."""
+        return cls(
+            bootstrap_current_value=True,
+            reuse_permutation=True,
+            kl_log_eps=1e-5,
+            linear_std=True,
+            grad_norm_eps=1e-6,
+            normalize_while_collecting=True,
+        )

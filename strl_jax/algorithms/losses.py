@@ -1,0 +1,60 @@
+"""Loss terms and the Gaussian's formulas. ``weight`` sums to 1 over the batch; None means the plain mean."""
+
+import math
+
+import chex
+import jax.numpy as jnp
+
+from strl_jax.types import Array
+
+
+def mean(x: Array, weight: Array | None) -> Array:
+    """Weighted mean of ``x`` with ``weight`` of the same shape, or the plain mean."""
+    return jnp.mean(x) if weight is None else jnp.sum(x * weight)
+
+
+def log_prob(action: Array, mean: Array, std: Array) -> Array:
+    """Log-density of a diagonal Gaussian, ``[..., A]`` to ``[...]``."""
+    z = (action - mean) / std
+    return jnp.sum(-0.5 * jnp.square(z) - jnp.log(std) - 0.5 * math.log(2 * math.pi), axis=-1)
+
+
+def gaussian_entropy(std: Array) -> Array:
+    """Entropy of a diagonal Gaussian, ``[..., A]`` to ``[...]``."""
+    return jnp.sum(0.5 + 0.5 * math.log(2 * math.pi) + jnp.log(std), axis=-1)
+
+
+def gaussian_kl(old_mean: Array, old_std: Array, mean: Array, std: Array, *, log_eps: float = 0.0) -> Array:
+    """KL(old || new) of diagonal Gaussians, ``[..., A]`` to ``[...]``.
+
+    sum_a log(s / s_old + log_eps) + (s_old^2 + (m_old - m)^2) / (2 s^2) - 1/2;
+    st_rl adds ``log_eps`` = 1e-5, which leaves a KL of about A * 1e-5 at equality.
+    """
+    return jnp.sum(
+        jnp.log(std / old_std + log_eps)
+        + (jnp.square(old_std) + jnp.square(old_mean - mean)) / (2.0 * jnp.square(std))
+        - 0.5,
+        axis=-1,
+    )
+
+
+def surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, *, clip: float, weight: Array | None = None):
+    """Clipped surrogate loss (Schulman et al. 2017, equation 7), to be minimised; all ``[...]``."""
+    chex.assert_equal_shape([log_prob, old_log_prob, advantage])
+    ratio = jnp.exp(log_prob - old_log_prob)
+    return mean(jnp.maximum(-advantage * ratio, -advantage * jnp.clip(ratio, 1.0 - clip, 1.0 + clip)), weight)
+
+
+def value(new: Array, old: Array, return_: Array, *, clip: float | None, weight: Array | None = None) -> Array:
+    """Squared error of the critic; with ``clip`` the larger one of it and of the clipped value's. All ``[...]``."""
+    chex.assert_equal_shape([new, old, return_])
+    error = jnp.square(new - return_)
+    if clip is not None:
+        clipped = old + jnp.clip(new - old, -clip, clip)
+        error = jnp.maximum(error, jnp.square(clipped - return_))
+    return mean(error, weight)
+
+
+def entropy(std: Array, *, weight: Array | None = None) -> Array:
+    """Minus the mean entropy: a positive coefficient rewards exploration. ``std`` is ``[..., A]``."""
+    return -mean(gaussian_entropy(std), weight)

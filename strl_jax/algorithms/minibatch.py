@@ -1,0 +1,39 @@
+"""Which samples each weight update sees."""
+
+import jax
+import jax.numpy as jnp
+
+from strl_jax.types import Array, Batch
+
+
+def plan(key: Array, num_samples: int, num_mini_batches: int, num_epochs: int, *, reuse: bool = False) -> Array:
+    """Sample indices of every update, ``int32[num_epochs * num_mini_batches, M]``.
+
+    A sample's index is t * B + e. M = num_samples // num_mini_batches; a remainder
+    is left out, so callers check divisibility where that is not wanted.
+
+    Args:
+        key: PRNG key.
+        num_samples: T * B.
+        reuse: one permutation for all epochs (st_rl), not a new one for each.
+    """
+    size = num_samples // num_mini_batches
+    keys = jax.random.split(key, 1 if reuse else num_epochs)
+    order = jax.vmap(lambda k: jax.random.permutation(k, num_samples))(keys).astype(jnp.int32)
+    order = order[:, : size * num_mini_batches].reshape(-1, size)
+    return jnp.tile(order, (num_epochs, 1)) if reuse else order
+
+
+def gather(batch: Batch, index: Array) -> Batch:
+    """The samples ``index[M]`` of a batch ``[T, B, ...]``."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[index], batch)
+
+
+def check_divides(num_samples: int, num_mini_batches: int) -> None:
+    """Raises ``ValueError`` naming the counts that divide ``num_samples``, unless this one does."""
+    if num_samples % num_mini_batches:
+        fitting = [n for n in range(1, 65) if num_samples % n == 0]
+        raise ValueError(
+            f"num_mini_batches {num_mini_batches} does not divide the {num_samples} samples of a shard; "
+            f"up to 64 these do: {', '.join(map(str, fitting))}"
+        )

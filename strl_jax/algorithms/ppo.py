@@ -1,0 +1,136 @@
+"""Proximal policy optimisation (Schulman et al. 2017): config, loss terms, ``make``."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from strl_jax.algorithms import losses, optimizers, schedules
+from strl_jax.algorithms.base import Algorithm, Term
+from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.update import update
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+from strl_jax.types import Batch, PolicyOutput
+
+__all__ = ["PPOConfig", "make", "terms", "update"]
+
+Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Coefficient = float | dict[str, Any]  # a number, or an optax schedule of the iteration
+
+
+class PPOConfig(BaseModel):
+    """st_rl's keywords with st_rl's defaults, then ours.
+
+    Attributes:
+        num_learning_epochs: passes over a rollout.
+        num_mini_batches: updates in each pass.
+        clip_param: clip range of the ratio, and of the value.
+        gamma, lam: discount, GAE trace.
+        value_loss_coef, entropy_coef, surrogate_loss_coef: numbers, or schedules
+            ``{name: linear, init_value: ..., ...}`` of the iteration.
+        learning_rate: learning rate, or where an adaptive one starts.
+        max_grad_norm: gradients are clipped to this global norm.
+        use_clipped_value_loss: clip the value like the ratio.
+        clip_min_std: least standard deviation of the actions, a number or one for each.
+        optimizer_class_name: torch's name.
+        schedule: ``fixed``, ``adaptive`` (follows the KL), or an optax schedule of
+            the iteration ``{name: cosine_decay, init_value: 1e-3, decay_steps: 500}``.
+        desired_kl: the KL that ``adaptive`` aims at.
+        empirical_normalization: normalise observations, per group and component.
+        normalization_eps: added to the standard deviation when normalising.
+        normalization_until: samples after which the statistics stand still.
+        normalize_rewards: divide rewards by the standard deviation of their
+            discounted sum.
+        normalized_reward_clamp_value: and clip them to +- this.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_learning_epochs: int = Field(1, ge=1)
+    num_mini_batches: int = Field(1, ge=1)
+    clip_param: Positive = 0.2
+    gamma: Fraction = 0.998
+    lam: Fraction = 0.95
+    value_loss_coef: Coefficient = 1.0
+    entropy_coef: Coefficient = 0.0
+    learning_rate: Positive = 1e-3
+    max_grad_norm: Positive = 1.0
+    use_clipped_value_loss: bool = True
+    clip_min_std: Positive | tuple[Positive, ...] = 1e-15
+    optimizer_class_name: Literal["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD"] = "Adam"
+    schedule: Literal["fixed", "adaptive"] | dict[str, Any] = "fixed"
+    desired_kl: Positive = 0.01
+    empirical_normalization: bool = False
+
+    surrogate_loss_coef: Coefficient = 1.0
+    normalization_eps: Positive = 1e-2
+    normalization_until: Positive = 1e8
+    normalize_rewards: bool = False
+    normalized_reward_clamp_value: Positive = 5.0
+
+    @field_validator("value_loss_coef", "entropy_coef", "surrogate_loss_coef", "schedule")
+    @classmethod
+    def _schedule_exists(cls, value):
+        if isinstance(value, dict):
+            schedules.make(value)
+        return value
+
+
+def terms(config: PPOConfig) -> tuple[Term, ...]:
+    """Surrogate, value and entropy."""
+    clip = config.clip_param
+    value_clip = clip if config.use_clipped_value_loss else None
+
+    def surrogate(output: PolicyOutput, mb: Batch):
+        log_prob = losses.log_prob(mb.action, output.mean, output.std)
+        return losses.surrogate(log_prob, mb.log_prob, mb.advantage, clip=clip, weight=mb.weight)
+
+    def value(output: PolicyOutput, mb: Batch):
+        return losses.value(output.value, mb.value, mb.return_, clip=value_clip, weight=mb.weight)
+
+    def entropy(output: PolicyOutput, mb: Batch):
+        return losses.entropy(output.std, weight=mb.weight)
+
+    return (
+        Term("surrogate_loss", schedules.make(config.surrogate_loss_coef), surrogate),
+        Term("value_loss", schedules.make(config.value_loss_coef), value),
+        Term("entropy", schedules.make(config.entropy_coef), entropy),
+    )
+
+
+def make(
+    config: PPOConfig,
+    policy: Policy,
+    actor: Segments,
+    critic: Segments,
+    compat: Compat = Compat(),  # noqa: B008 (frozen)
+) -> Algorithm:
+    """PPO over ``policy``.
+
+    Args:
+        config: numbers.
+        policy: actor-critic; its ``log_std`` must be the opposite of ``compat.linear_std``.
+        actor, critic: what each of the two sees.
+        compat: st_rl's habits.
+
+    Raises:
+        ValueError: ``clip_min_std`` has another length than the actions, or the
+            policy's kind of standard deviation is not the one of ``compat``.
+    """
+    if isinstance(config.clip_min_std, Sequence) and len(config.clip_min_std) != policy.action_size:
+        raise ValueError(
+            f"clip_min_std has {len(config.clip_min_std)} numbers, but there are {policy.action_size} actions"
+        )
+    if policy.log_std == compat.linear_std:
+        raise ValueError("policy.log_std and compat.linear_std exclude each other")
+    optimizer = optimizers.make(config.optimizer_class_name, config.max_grad_norm, compat.grad_norm_eps)
+    return Algorithm(
+        config=config,
+        compat=compat,
+        policy=policy,
+        groups={"actor": actor, "critic": critic},
+        terms=terms(config),
+        optimizers={"policy": optimizer},
+    )

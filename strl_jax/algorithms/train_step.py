@@ -1,0 +1,75 @@
+"""The whole iteration, from simulator to new weights, as one compiled program."""
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from strl_jax.algorithms import rollout
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.update import update
+from strl_jax.sharding import AXIS, replicated, shard_jit, sharded
+from strl_jax.types import Array, EpisodeSums, RolloutState, TrainState
+
+
+def init_states(
+    env, algorithm: Algorithm, mesh: Mesh, key: Array, num_envs: int, *, random_lengths: bool = True
+) -> tuple[TrainState, RolloutState]:
+    """Both states, placed on the mesh.
+
+    Args:
+        env: an ``EpisodeEnv``.
+        key: PRNG key of the run.
+        num_envs: environments of all shards together.
+        random_lengths: start every first episode at a random age.
+    """
+    params_key, env_key, run_key = jax.random.split(key, 3)
+    train_state = jax.jit(algorithm.init, out_shardings=replicated(mesh))(params_key)
+
+    def build(env_key, run_key):
+        episode = env.init(jax.random.split(env_key, num_envs), random_lengths)
+        return RolloutState(
+            env=episode,
+            carry={},
+            reset=jnp.ones(num_envs, bool),
+            episode=EpisodeSums(
+                reward=jnp.zeros(num_envs),
+                length=jnp.zeros(num_envs, jnp.int32),
+                metrics={name: jnp.zeros(num_envs) for name in episode.env.metrics},
+            ),
+            discounted=jnp.zeros(num_envs),
+            key=jax.random.split(run_key, num_envs),
+        )
+
+    return train_state, jax.jit(build, out_shardings=sharded(mesh))(env_key, run_key)
+
+
+def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | None, train_state, state):
+    """One shard's rollout. Returns what ``rollout.collect`` does, and the key of the update."""
+    batch = state.reset.shape[0]
+    collect_key, update_key, pool_key, next_key = jax.random.split(state.key[0], 4)
+    pool = env.pool(pool_key, batch)
+
+    def env_step(episode, action, key):
+        return env.step(episode, action, pool, key)
+
+    train_state, state, data, metrics = rollout.collect(
+        algorithm, env_step, train_state, state, collect_key, num_steps, axis_name=axis_name
+    )
+    return train_state, state.replace(key=jax.random.split(next_key, batch)), data, metrics, update_key
+
+
+def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int):
+    """``(train_state, rollout_state) -> train_state, rollout_state, metrics``, compiled, inputs donated.
+
+    Args:
+        env: an ``EpisodeEnv``.
+        num_steps: steps of every environment in an iteration.
+    """
+
+    def step(train_state: TrainState, state: RolloutState):
+        train_state, state, data, metrics, key = collect_shard(env, algorithm, num_steps, AXIS, train_state, state)
+        train_state, losses = update(algorithm, train_state, data, key, axis_name=AXIS)
+        return train_state, state, metrics | {"update": losses}
+
+    return shard_jit(step, mesh, in_specs=(P(), P(AXIS)), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))

@@ -1,0 +1,59 @@
+"""The one environment protocol: a batch of environments as pure functions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from strl_jax.types import Array, EnvState
+
+
+class Env(ABC):
+    """A batch of environments. Subclass it, or offer the same attributes.
+
+    Attributes:
+        observation_shapes: component name -> shape of one environment's component.
+        action_size: number of actions.
+        dt: seconds of one step.
+        episode_length: default time limit in steps.
+    """
+
+    observation_shapes: Mapping[str, tuple[int, ...]]
+    action_size: int
+    dt: float
+    episode_length: int
+
+    @abstractmethod
+    def reset(self, key: Array) -> EnvState:
+        """Fresh environments, one for each key of ``key[B]``."""
+
+    @abstractmethod
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        """One step of all environments, with no reset. ``action`` is ``[B, action_size]``."""
+
+    def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
+        """``fresh`` where ``done[B]``, else ``state``. Override to keep what outlives an episode."""
+        return where(done, fresh, state)
+
+    def finite(self, state: EnvState) -> Array:
+        """bool[B]: nothing in the environment's physics is NaN or infinite."""
+        return finite(state.physics, state.reward.shape[0])
+
+
+def where(condition: Array, chosen, other):
+    """Tree of ``chosen`` where ``condition[B]``, else ``other``; leaves ``[B, ...]``, PRNG keys too."""
+
+    def pick(a, b):
+        return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, chosen, other)
+
+
+def finite(tree, batch: int) -> Array:
+    """bool[B]: every floating-point leaf ``[B, ...]`` of the tree is finite."""
+    result = jnp.ones(batch, bool)
+    for leaf in jax.tree.leaves(tree):
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size:
+            result &= jnp.isfinite(leaf).reshape(batch, -1).all(axis=1)
+    return result

@@ -1,0 +1,73 @@
+"""Brax environments on any of Brax's physics backends."""
+
+import jax
+import jax.numpy as jnp
+from brax import envs
+
+from strl_jax.envs.base import Env, finite
+from strl_jax.types import Array, EnvState
+
+
+class BraxEnv(Env):
+    """A registered Brax environment, named ``brax:NAME:BACKEND`` in a config.
+
+    A dict observation keeps its names; an array becomes the component ``state``.
+    Actions are clipped to [-1, 1], the range that Brax environments expect. Only
+    ``info["truncation"]`` counts as a time-out: some Brax environments mark real
+    falls as ``info["time_out"]``.
+
+    Args:
+        name: name in Brax's registry, for example ``ant``.
+        backend: ``mjx``, ``spring``, ``positional`` or ``generalized``.
+        **kwargs: passed to the environment's constructor.
+
+    Raises:
+        ValueError: unknown name or backend; the message lists the known ones.
+    """
+
+    def __init__(self, name: str, backend: str = "mjx", **kwargs):
+        known = sorted(envs._envs)
+        if name not in known:
+            raise ValueError(f"unknown Brax environment {name!r}; known: {', '.join(known)}")
+        if backend not in BACKENDS:
+            raise ValueError(f"unknown Brax backend {backend!r}; known: {', '.join(BACKENDS)}")
+        self._env = envs.get_environment(name, backend=backend, **kwargs)
+        self.action_size = self._env.action_size
+        self.dt = float(self._env.dt)
+        self.episode_length = 1000
+        shapes = jax.eval_shape(self._env.reset, jax.random.key(0)).obs
+        self.observation_shapes = {key: value.shape for key, value in _components(shapes).items()}
+
+    def reset(self, key: Array) -> EnvState:
+        """Fresh environments for ``key[B]``."""
+        return _to_state(jax.vmap(self._env.reset)(key))
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        """One Brax step, ``action[B, A]`` in [-1, 1]."""
+        return _to_state(jax.vmap(self._env.step)(state.physics, jnp.clip(action, -1.0, 1.0)))
+
+    def finite(self, state: EnvState) -> Array:
+        """Positions and velocities are finite: what else the simulator holds follows from them."""
+        pipeline = state.physics.pipeline_state
+        return finite((pipeline.q, pipeline.qd), state.reward.shape[0])
+
+
+BACKENDS = ("mjx", "spring", "positional", "generalized")
+
+
+def _components(obs) -> dict[str, Array]:
+    return dict(obs) if isinstance(obs, dict) else {"state": obs}
+
+
+def _to_state(state) -> EnvState:
+    done = state.done.astype(bool)
+    timeout = state.info["truncation"].astype(bool) if "truncation" in state.info else jnp.zeros_like(done)
+    return EnvState(
+        physics=state,
+        obs=_components(state.obs),
+        reward=state.reward,
+        terminated=done & ~timeout,
+        timeout=timeout,
+        metrics=dict(state.metrics),
+        extras={},
+    )

@@ -1,0 +1,74 @@
+"""Episodes around an environment: time limit, resets from a pool, NaN containment."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from strl_jax.envs.base import Env, finite, where
+from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
+
+
+@dataclass(frozen=True)
+class EpisodeEnv:
+    """Runs episodes of ``env`` one after the other.
+
+    An environment that ends takes a state from a pool of fresh ones, drawn anew
+    in every iteration, so that a step never pays for a reset of all environments.
+
+    Attributes:
+        env: the environments.
+        episode_length: time limit in steps.
+        pool_fraction: size of the pool as a part of the number of environments.
+    """
+
+    env: Env
+    episode_length: int
+    pool_fraction: float = 0.25
+
+    def init(self, key: Array, random_lengths: bool) -> EpisodeState:
+        """Fresh episodes for ``key[B]``; with ``random_lengths`` each at a random age.
+
+        Random ages keep the time-outs of the environments from falling together.
+        """
+        reset_key, age_key = jax.vmap(jax.random.split, out_axes=1)(key)
+        env = self.env.reset(reset_key)
+        step = jnp.zeros(key.shape, jnp.int32)
+        if random_lengths:
+            step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
+        return EpisodeState(env.replace(obs=_without_nan(env.obs)), step)
+
+    def pool(self, key: Array, num_envs: int) -> EnvState:
+        """Fresh states for the resets of one iteration, ``max(1, pool_fraction * num_envs)`` of them."""
+        fresh = self.env.reset(jax.random.split(key, max(1, int(self.pool_fraction * num_envs))))
+        return fresh.replace(obs=_without_nan(fresh.obs))
+
+    def step(self, state: EpisodeState, action: Array, pool: EnvState, key: Array) -> tuple[EpisodeState, TimeStep]:
+        """One step of all environments; those that end start again from ``pool``."""
+        batch = action.shape[0]
+        env = self.env.step(state.env, action)
+        step = state.step + 1
+        valid = self.env.finite(env) & finite((env.obs, env.reward, env.metrics, env.extras), batch)
+        terminated = env.terminated & valid
+        timeout = valid & ~terminated & (env.timeout | (step >= self.episode_length))
+        done = terminated | timeout | ~valid
+
+        index = jax.random.randint(key, (batch,), 0, pool.reward.shape[0])
+        fresh = jax.tree.map(lambda leaf: leaf[index], pool)
+        merged = self.env.merge(done, fresh, env)
+        timestep = TimeStep(
+            obs=merged.obs,
+            reward=jnp.where(valid, env.reward, 0.0),
+            done=done,
+            timeout=timeout,
+            terminal_obs=where(valid, env.obs, fresh.obs),
+            valid=valid,
+            extras=where(valid, env.extras, fresh.extras),
+            metrics={name: jnp.where(valid, value, 0.0) for name, value in env.metrics.items()},
+        )
+        return EpisodeState(merged, jnp.where(done, 0, step)), timestep
+
+
+def _without_nan(obs: Obs) -> Obs:
+    """A reset state that is not finite is caught at its first step; its observation must not reach a loss."""
+    return jax.tree.map(lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0), obs)

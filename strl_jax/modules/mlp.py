@@ -1,0 +1,65 @@
+"""Multi-layer perceptron and the activation names of a config."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from strl_jax.modules.initializers import dense
+from strl_jax.types import Array
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "elu": jax.nn.elu,
+    "selu": jax.nn.selu,
+    "relu": jax.nn.relu,
+    "crelu": lambda x: jnp.concatenate([jax.nn.relu(x), jax.nn.relu(-x)], axis=-1),
+    "lrelu": partial(jax.nn.leaky_relu, negative_slope=0.01),
+    "leaky_relu": partial(jax.nn.leaky_relu, negative_slope=0.01),
+    "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "swish": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "softplus": jax.nn.softplus,
+    "identity": lambda x: x,
+}
+
+
+def get_activation(name: str) -> Callable[[Array], Array]:
+    """Activation by name, in any case; ``crelu`` doubles the width.
+
+    Raises:
+        ValueError: unknown name; the message lists the known ones.
+    """
+    try:
+        return ACTIVATIONS[name.lower()]
+    except KeyError:
+        raise ValueError(f"unknown activation {name!r}; known: {', '.join(ACTIVATIONS)}") from None
+
+
+class MLP(nn.Module):
+    """Linear layers with an activation after each but the last.
+
+    Attributes:
+        hidden_dims: sizes of the hidden layers; may be empty.
+        output_dim: size of the output.
+        activation: name of the activation.
+        output_activation: name of an activation after the last layer, or None.
+        initialization: ``torch`` or ``orthogonal``.
+    """
+
+    hidden_dims: Sequence[int]
+    output_dim: int
+    activation: str = "elu"
+    output_activation: str | None = None
+    initialization: str = "torch"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """``[..., input]`` to ``[..., output_dim]``."""
+        for index, size in enumerate(self.hidden_dims):
+            x = get_activation(self.activation)(dense(size, x.shape[-1], self.initialization, f"layer_{index}")(x))
+        x = dense(self.output_dim, x.shape[-1], self.initialization, f"layer_{len(self.hidden_dims)}")(x)
+        return x if self.output_activation is None else get_activation(self.output_activation)(x)
