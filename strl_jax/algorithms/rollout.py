@@ -175,8 +175,8 @@ def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
 
     Returns:
         ``mean_reward_each_timestep``, ``mean_std``, ``invalid`` (number of steps with
-        NaN), ``finished`` (number of episodes), ``episode_metrics`` (name -> sum over
-        the finished episodes of the episode's sum), and ``episode_reward`` and
+        NaN), ``finished`` and ``finished_steps`` (number of episodes and of their
+        steps), ``episode_metrics`` (name -> sum over those episodes' steps), and ``episode_reward`` and
         ``episode_length``: ``[shards * WINDOW]``, the last finished episodes in
         order of time within a shard, NaN where there were fewer.
     """
@@ -189,6 +189,7 @@ def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
         "mean_std": psum(jnp.sum(record["std"].mean(axis=-1)), axis_name) / number,
         "invalid": number - total,
         "finished": psum(jnp.sum(finished, dtype=jnp.float32), axis_name),
+        "finished_steps": psum(jnp.sum(jnp.where(finished, log["length"], 0), dtype=jnp.float32), axis_name),
         "episode_metrics": psum({name: value.sum() for name, value in log["metrics"].items()}, axis_name),
         "episode_reward": all_gather(_last(finished, log["reward"]), axis_name),
         "episode_length": all_gather(_last(finished, log["length"].astype(jnp.float32)), axis_name),

@@ -12,23 +12,19 @@ from strl_jax.sharding import AXIS, replicated, shard_jit, sharded
 from strl_jax.types import Array, EpisodeSums, RolloutState, TrainState
 
 
-def init_states(
-    env, algorithm: Algorithm, mesh: Mesh, key: Array, num_envs: int, *, random_lengths: bool = True
-) -> tuple[TrainState, RolloutState]:
-    """Both states, placed on the mesh.
+def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_lengths: bool = True):
+    """``key -> (TrainState, RolloutState)``, compiled, the results placed on the mesh.
 
     Args:
         env: an ``EpisodeEnv``.
-        key: PRNG key of the run.
         num_envs: environments of all shards together.
         random_lengths: start every first episode at a random age.
     """
-    params_key, env_key, run_key = jax.random.split(key, 3)
-    train_state = jax.jit(algorithm.init, out_shardings=replicated(mesh))(params_key)
 
-    def build(env_key, run_key):
+    def build(key: Array):
+        params_key, env_key, run_key = jax.random.split(key, 3)
         episode = env.init(jax.random.split(env_key, num_envs), random_lengths)
-        return RolloutState(
+        state = RolloutState(
             env=episode,
             carry={},
             reset=jnp.ones(num_envs, bool),
@@ -40,8 +36,26 @@ def init_states(
             discounted=jnp.zeros(num_envs),
             key=jax.random.split(run_key, num_envs),
         )
+        return algorithm.init(params_key), state
 
-    return train_state, jax.jit(build, out_shardings=sharded(mesh))(env_key, run_key)
+    return jax.jit(build, out_shardings=(replicated(mesh), sharded(mesh)))
+
+
+def init_states(
+    env, algorithm: Algorithm, mesh: Mesh, key: Array, num_envs: int, *, random_lengths: bool = True
+) -> tuple[TrainState, RolloutState]:
+    """Both states of a new run; arguments as in ``make_init``, ``key`` is the PRNG key of the run."""
+    return make_init(env, algorithm, mesh, num_envs, random_lengths=random_lengths)(key)
+
+
+def abstract_states(env, algorithm: Algorithm, mesh: Mesh, num_envs: int) -> tuple[TrainState, RolloutState]:
+    """Shapes, dtypes and shardings of ``init_states``' results, with nothing compiled or run."""
+    init = make_init(env, algorithm, mesh, num_envs)
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    return tuple(
+        jax.tree.map(lambda x, place=place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
+        for tree, place in zip(shapes, (replicated(mesh), sharded(mesh)), strict=True)
+    )
 
 
 def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | None, train_state, state):
@@ -73,3 +87,27 @@ def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int):
         return train_state, state, metrics | {"update": losses}
 
     return shard_jit(step, mesh, in_specs=(P(), P(AXIS)), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))
+
+
+ROLLOUT_SPECS = Rollout(steps=P(None, AXIS), carry0=P(AXIS), last_value=P(AXIS), stats=P())
+
+
+def make_collect(env, algorithm: Algorithm, mesh: Mesh, num_steps: int):
+    """Only the rollout: ``(train_state, rollout_state) -> train_state, rollout_state, rollout``, states donated."""
+
+    def step(train_state: TrainState, state: RolloutState):
+        return collect_shard(env, algorithm, num_steps, AXIS, train_state, state)[:3]
+
+    return shard_jit(
+        step, mesh, in_specs=(P(), P(AXIS)), out_specs=(P(), P(AXIS), ROLLOUT_SPECS), donate_argnums=(0, 1)
+    )
+
+
+def make_update(algorithm: Algorithm, mesh: Mesh):
+    """Only the update: ``(train_state, rollout, key) -> train_state, metrics``; the train state is donated."""
+
+    def step(train_state: TrainState, data: Rollout, key: Array):
+        key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
+        return update(algorithm, train_state, data, key, axis_name=AXIS)
+
+    return shard_jit(step, mesh, in_specs=(P(), ROLLOUT_SPECS, P()), out_specs=(P(), P()), donate_argnums=(0,))
