@@ -9,7 +9,7 @@ from strl_jax.algorithms import rollout
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.update import update
 from strl_jax.sharding import AXIS, replicated, shard_jit, sharded
-from strl_jax.types import Array, EpisodeSums, RolloutState, TrainState
+from strl_jax.types import Array, EpisodeSums, Rollout, RolloutState, TrainState
 
 
 def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_lengths: bool = True):
