@@ -1,0 +1,167 @@
+"""``python -m strl_jax.bench --config FILE [key=value ...]``: how fast a config trains on this machine."""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+from jax.sharding import PartitionSpec as P
+
+from strl_jax import config as config_module
+from strl_jax.algorithms import train_step
+from strl_jax.config import ConfigError
+from strl_jax.runners import checkpoint, launch, scalars
+from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.sharding import AXIS, shard_jit
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m strl_jax.bench", description="Time the compiled training of a config."
+    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the file's")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML config")
+    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="timed calls of each program (10)")
+    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="iterations before timing (5)")
+    parser.add_argument("--out", type=Path, default=Path("bench.json"), metavar="FILE", help="JSON (bench.json)")
+    launch.add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    if arguments.repeats < 1 or arguments.warmup < 0:
+        parser.error("--repeats must be >= 1 and --warmup >= 0")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0, or 2 for bad input."""
+    arguments = parse(argv)
+    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+    try:
+        config, lines = config_module.load(arguments.config, arguments.overrides)
+        for line in lines:
+            print(f"warning: {line}", file=sys.stderr)
+        launch.initialize(arguments)
+        launch.use_compilation_cache()
+        runner = OnPolicyRunner(None, config)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    result = measure(runner, arguments.warmup, arguments.repeats)
+    if jax.process_index() == 0:
+        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+        print("\n".join(f"{name:34s} {_show(value)}" for name, value in result.items() if name != "config"))
+        print(f"written: {arguments.out}")
+    return 0
+
+
+def measure(runner: OnPolicyRunner, warmup: int, repeats: int) -> dict:
+    """Times the fused iteration, its two halves and the bare physics, each compiled and run on its own.
+
+    Physics-only is the environment's step under random actions from the states
+    that training has reached, with no policy, reset or storage: the ceiling of any
+    training on this simulator.
+
+    Returns:
+        Seconds (medians), steps/s, ratios, compile seconds, memory and versions, as JSON.
+    """
+    begin = time.perf_counter()
+    programs = runner.programs
+    programs.request("step")
+    init = programs.get("init", random_lengths=runner.config.runner.init_at_random_ep_len)
+    train, rollout = init(jax.device_put(jax.random.key(runner.config.seed), init.input_shardings[0][0]))
+    step = programs.get("step")
+
+    train, rollout, _ = jax.block_until_ready(step(train, rollout))
+    first = time.perf_counter()
+    train, rollout, _ = jax.block_until_ready(step(train, rollout))
+    steady = time.perf_counter()
+    for _ in range(warmup):
+        train, rollout, _ = step(train, rollout)
+    fused, (train, rollout) = _time_chain(step, (train, rollout), repeats)
+    seconds = {"fused": fused, **_time_parts(runner, train, rollout, repeats)}
+    return {
+        "compile_seconds": dict(programs.seconds),
+        "time_to_first_iteration": first - begin,
+        "time_to_first_steady_iteration": steady - begin,
+        **_report(runner, seconds),
+        "peak_memory_bytes_per_device": scalars.memory_bytes(),
+        "versions": checkpoint.versions(),
+        "config": config_module.to_dict(runner.config),
+    }
+
+
+def make_physics(env, mesh, num_steps: int) -> Callable:
+    """``(EnvState, key) -> EnvState`` after ``num_steps`` steps under uniform random actions."""
+
+    def run(state, key):
+        key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
+        shape = (num_steps, state.reward.shape[0], env.action_size)
+        actions = jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+        return jax.lax.scan(lambda state, action: (env.step(state, action), None), state, actions)[0]
+
+    return shard_jit(run, mesh, in_specs=(P(AXIS), P()), out_specs=P(AXIS))
+
+
+def _time_parts(runner: OnPolicyRunner, train, rollout, repeats: int) -> dict[str, float]:
+    steps = runner.config.runner.num_steps_per_env
+    key = jax.random.key(0)
+    physics = make_physics(runner.env.env, runner.mesh, steps)
+    jax.block_until_ready(physics(rollout.env.env, key))
+    physics_seconds = _median(lambda: physics(rollout.env.env, key), repeats)
+
+    collect = train_step.make_collect(runner.env, runner.algorithm, runner.mesh, steps)
+    train, rollout, data = jax.block_until_ready(collect(train, rollout))
+    states = (train, rollout)
+    collect_seconds, (train, rollout) = _time_chain(collect, states, repeats)
+
+    update = train_step.make_update(runner.algorithm, runner.mesh)
+    train = jax.block_until_ready(update(train, data, key))[0]
+    update_seconds, _ = _time_chain(lambda state: update(state, data, key), (train,), repeats)
+    return {"physics_only": physics_seconds, "collect": collect_seconds, "update": update_seconds}
+
+
+def _report(runner: OnPolicyRunner, seconds: dict[str, float]) -> dict:
+    steps, devices = runner.steps_per_iteration, runner.mesh.size
+    rates = {name: steps / seconds[name] for name in ("fused", "collect", "physics_only")}
+    return {
+        "seconds": seconds,
+        "steps_per_second": rates,
+        "steps_per_second_per_device": {name: rate / devices for name, rate in rates.items()},
+        "fraction_of_physics_only": seconds["physics_only"] / seconds["fused"],
+        "devices": devices,
+        "env_steps_per_iteration": steps,
+    }
+
+
+def _time_chain(program: Callable, states: tuple, repeats: int) -> tuple[float, tuple]:
+    """Median seconds of a program whose first results are its next arguments."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        states = jax.block_until_ready(program(*states))[: len(states)]
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds), states
+
+
+def _median(call: Callable, repeats: int) -> float:
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def _show(value) -> str:
+    if isinstance(value, dict):
+        return "  ".join(f"{name} {_show(item)}" for name, item in value.items())
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

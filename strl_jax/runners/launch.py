@@ -1,0 +1,68 @@
+"""What every command does first: several hosts, a compilation cache, quiet libraries."""
+
+import argparse
+import os
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from strl_jax.config import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of a run on several hosts."""
+    group = parser.add_argument_group("several hosts", "start the same command on every host")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="address of process 0")
+    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    group.add_argument(
+        "--distributed", action="store_true", help="find the other hosts by themselves (Slurm, Cloud TPU, MPI)"
+    )
+
+
+def initialize(arguments: argparse.Namespace) -> None:
+    """Joins the other processes if the flags say so. Must come before anything that uses a device.
+
+    Raises:
+        ConfigError: some of the three flags are missing, or out of range.
+    """
+    flags = {
+        "--coordinator": arguments.coordinator,
+        "--num-processes": arguments.num_processes,
+        "--process-id": arguments.process_id,
+    }
+    missing = [name for name, value in flags.items() if value is None]
+    if arguments.distributed and len(missing) == 3:
+        jax.distributed.initialize()
+        return
+    if len(missing) == 3:
+        return
+    if missing:
+        raise ConfigError(f"{', '.join(missing)}: missing; --coordinator, --num-processes and --process-id go together")
+    if arguments.num_processes < 1:
+        raise ConfigError(f"--num-processes: {arguments.num_processes} is not allowed; it must be >= 1")
+    if not 0 <= arguments.process_id < arguments.num_processes:
+        raise ConfigError(
+            f"--process-id: {arguments.process_id} is not allowed; it must be in 0..{arguments.num_processes - 1}"
+        )
+    jax.distributed.initialize(arguments.coordinator, arguments.num_processes, arguments.process_id)
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs in the user's cache folder, unless JAX_COMPILATION_CACHE_DIR names another."""
+    if jax.config.jax_compilation_cache_dir is None:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(base / "strl_jax" / "xla"))
+
+
+def path_of_process_0(path: Path) -> Path:
+    """The path that process 0 has, on every process."""
+    if jax.process_count() == 1:
+        return path
+    buffer = np.zeros(4096, np.uint8)
+    encoded = np.frombuffer(os.fsencode(path.absolute()), np.uint8)
+    buffer[: encoded.size] = encoded
+    agreed = np.asarray(multihost_utils.broadcast_one_to_all(buffer), np.uint8)
+    return Path(os.fsdecode(agreed.tobytes().rstrip(b"\0")))

@@ -1,0 +1,216 @@
+"""The host's loop: dispatches iteration i, then reads the metrics of i - 1."""
+
+import math
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import multihost_utils
+
+from strl_jax.config import to_dict
+from strl_jax.runners import scalars
+from strl_jax.runners.console import Console
+from strl_jax.runners.programs import time_update
+from strl_jax.runners.signals import StopFlag
+from strl_jax.runners.writers import make_writers
+
+TIME_SPLIT_AT = 3  # iterations of a session before the update is timed on its own
+
+
+@dataclass
+class Pending:
+    """An iteration whose metrics have not been read."""
+
+    iteration: int
+    metrics: Any
+    evaluation: Any = None
+    candidate: Any = None  # train state to keep should the evaluation be the best
+
+
+class Loop:
+    """One call of ``OnPolicyRunner.learn``.
+
+    Args:
+        runner: the runner; its states are advanced in place.
+        iterations: how many to add.
+        trial: an Optuna trial or None.
+    """
+
+    def __init__(self, runner, iterations: int, trial):
+        self.runner, self.trial = runner, trial
+        self.first = runner.progress.iteration
+        self.last = self._budget(self.first + iterations)
+        self.writers = []
+        self.learning_seconds: float | None = None
+        self.started = self.read_at = time.perf_counter()
+        self.earlier_seconds = runner.progress.seconds
+        self.leader = jax.process_index() == 0
+
+    def _budget(self, wanted: int) -> int:
+        limit = self.runner.config.runner.max_env_steps
+        if limit is None:
+            return wanted
+        left = limit - self.runner.progress.env_steps
+        return min(wanted, self.first + max(0, math.ceil(left / self.runner.steps_per_iteration)))
+
+    def run(self) -> None:
+        """Trains until the iterations are done or a signal asks to stop, then saves."""
+        runner, config = self.runner, self.runner.config.runner
+        with StopFlag() as stop, Console(self.last, self.first, quiet=not self.leader) as self.console:
+            if runner.log_dir is not None and self.leader:
+                self.writers = make_writers(
+                    config.logger,
+                    runner.log_dir,
+                    to_dict(runner.config),
+                    self.first,
+                    project=config.wandb_project,
+                    name=runner.log_dir.name,
+                )
+            try:
+                self._iterate(stop)
+            finally:
+                for writer in self.writers:
+                    writer.close()
+
+    def _iterate(self, stop: StopFlag) -> None:
+        runner, config = self.runner, self.runner.config.runner
+        with runner.progress.report.section("compile"):
+            step = runner.programs.get("step")
+        if config.eval_interval:
+            runner.programs.request("evaluate")
+        pending: Pending | None = None
+        self.read_at = time.perf_counter()
+        for iteration in range(self.first + 1, self.last + 1):
+            runner.stopped_by = self._agreed(stop.name)
+            if runner.stopped_by:
+                break
+            runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
+            current = Pending(iteration, metrics)
+            if self._due(config.eval_interval, iteration):
+                current.evaluation = runner.dispatch_evaluation(iteration)
+                current.candidate = jax.tree.map(jnp.copy, runner.train_state)
+            if pending is not None:
+                self._read(pending)
+            pending = current
+            if self._due(config.last_interval, iteration) or self._due(config.save_interval, iteration):
+                self._read(pending)
+                pending = None
+                self._save(iteration)
+            self._split_time(iteration)
+        if pending is not None:
+            self._read(pending)
+        self._finish()
+
+    def _read(self, pending: Pending) -> None:
+        """Waits for an iteration, then logs it."""
+        runner, progress = self.runner, self.runner.progress
+        metrics = jax.device_get(pending.metrics)
+        now = time.perf_counter()
+        seconds, self.read_at = now - self.read_at, now
+        progress.iteration = pending.iteration
+        progress.env_steps += runner.steps_per_iteration
+        progress.seconds = self.earlier_seconds + now - self.started
+        progress.rewards.extend(scalars.finite(metrics["episode_reward"]))
+        progress.lengths.extend(scalars.finite(metrics["episode_length"]))
+        values = scalars.from_metrics(metrics, runner.env.episode_length * runner.env.env.dt)
+        values |= self._times(seconds)
+        values["Train/mean_reward"] = progress.rewards.mean()
+        values["Train/mean_episode_length"] = progress.lengths.mean()
+        values["Train/env_steps"] = float(progress.env_steps)
+        values["Train/wall_clock"] = progress.seconds
+        if pending.evaluation is not None:
+            with self._aside("evaluation"):
+                values |= runner.take_evaluation(pending.evaluation)
+                self._judge(values, pending)
+        if values["Loss/skipped_updates"]:
+            self.console.warn(
+                f"iteration {pending.iteration}: {values['Loss/skipped_updates']:.0f} updates had a gradient that "
+                "was not finite and were skipped"
+            )
+        if self._due(runner.config.runner.log_interval, pending.iteration) or pending.evaluation is not None:
+            for writer in self.writers:
+                writer.write(pending.iteration, values)
+        self.console.update(pending.iteration, values)
+
+    def _times(self, seconds: float) -> dict[str, float]:
+        runner = self.runner
+        values = {"Perf/iteration_time": seconds, "Perf/total_fps": runner.steps_per_iteration / seconds}
+        if self.learning_seconds is not None:
+            learning = min(self.learning_seconds, seconds)
+            values["Perf/learning_time"] = learning
+            values["Perf/collection time"] = seconds - learning
+            runner.progress.report.add("learning", learning)
+            runner.progress.report.add("collection", seconds - learning)
+        else:
+            runner.progress.report.add("iterations", seconds)
+        memory = scalars.memory_bytes()
+        if memory is not None:
+            values["Perf/memory_bytes"] = memory
+        return values
+
+    def _judge(self, values: dict[str, float], pending: Pending) -> None:
+        progress, score = self.runner.progress, values["Eval/mean_return"]
+        if self.trial is not None:
+            self.trial.report(self.runner.metrics_velrmsd, pending.iteration)
+        if math.isnan(score) or (progress.best_score is not None and score <= progress.best_score):
+            return
+        progress.best_score = score
+        if self.runner.checkpointer is not None:
+            self.runner.save("best", pending.candidate)
+
+    def _save(self, iteration: int) -> None:
+        runner, config = self.runner, self.runner.config.runner
+        if runner.checkpointer is None:
+            return
+        with self._aside("save"):
+            if self._due(config.last_interval, iteration):
+                runner.save("last")
+            if self._due(config.save_interval, iteration):
+                runner.save("numbered")
+
+    def _split_time(self, iteration: int) -> None:
+        """Times the update once, compiled beside the training; the fused program cannot tell its parts.
+
+        Several processes must do this in the same iteration, so they wait for the compiler.
+        """
+        runner, since = self.runner, iteration - self.first
+        if not runner.config.runner.time_split or self.learning_seconds is not None or since < TIME_SPLIT_AT:
+            return
+        runner.programs.request("update")
+        if not runner.programs.ready("update") and jax.process_count() == 1:
+            return
+        jax.block_until_ready(runner.train_state)
+        with self._aside("time split"):
+            self.learning_seconds = time_update(runner.programs, runner.train_state)
+
+    @contextmanager
+    def _aside(self, name: str):
+        """Time that belongs to no iteration."""
+        start = time.perf_counter()
+        with self.runner.progress.report.section(name):
+            yield
+        self.read_at += time.perf_counter() - start
+
+    def _finish(self) -> None:
+        runner = self.runner
+        if runner.checkpointer is None:
+            return
+        with runner.progress.report.section("save"):
+            runner.save("last")
+            runner.save("numbered")
+            runner.checkpointer.wait()
+
+    @staticmethod
+    def _due(interval: int, iteration: int) -> bool:
+        return bool(interval) and iteration % interval == 0
+
+    @staticmethod
+    def _agreed(name: str | None) -> str | None:
+        """The stop of any process is a stop of all."""
+        if jax.process_count() == 1:
+            return name
+        flags = multihost_utils.process_allgather(jnp.asarray(name is not None))
+        return (name or "a signal to another process") if flags.any() else None

@@ -1,0 +1,217 @@
+"""``OnPolicyRunner``: builds a run from its config, trains, evaluates, saves, loads."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+import strl_jax
+from strl_jax import registry
+from strl_jax.config import Config, from_dict, to_dict
+from strl_jax.runners import checkpoint, scalars
+from strl_jax.runners.git_state import store_code_state
+from strl_jax.runners.loop import Loop
+from strl_jax.runners.programs import Programs
+from strl_jax.runners.progress import Progress
+from strl_jax.sharding import make_mesh
+from strl_jax.types import Array, Obs
+
+
+class OnPolicyRunner:
+    """Trains one policy on one batch of environments.
+
+    Args:
+        env: an ``envs.base.Env``, or None to build the one that the config names.
+        train_cfg: a ``Config`` or a dict like st_rl's and legged_gym's ``train_cfg``.
+        log_dir: run folder for logs and checkpoints; None writes nothing.
+        mesh: devices; default all.
+
+    Attributes:
+        config, env (an ``EpisodeEnv``), algorithm, mesh: what was built.
+        train_state, rollout_state: the training; None before ``learn`` or ``load``.
+        progress: counts and windows.
+        metrics_velrmsd, metrics_CoT: velocity RMSD (m/s) and cost of transport of the
+            last evaluation, NaN if the environment offers none.
+
+    Raises:
+        ConfigError: the config does not fit itself, the environment or the devices.
+    """
+
+    def __init__(self, env, train_cfg: Config | Mapping, log_dir: str | Path | None = None, mesh: Mesh | None = None):
+        if not isinstance(train_cfg, Config):
+            if env is not None and "env" not in train_cfg:
+                train_cfg = {**train_cfg, "env": {"name": type(env).__name__}}
+            train_cfg, lines = from_dict(train_cfg)
+            for line in lines:
+                warnings.warn(line, stacklevel=2)
+        self.config = train_cfg
+        self.mesh = make_mesh() if mesh is None else mesh
+        registry.check_shards(self.config, self.mesh.size)
+        base = registry.make_env(self.config.env) if env is None else env
+        self.env = registry.make_episode_env(self.config, base)
+        self.algorithm = registry.make_algorithm(self.config, base)
+        runner = self.config.runner
+        self.programs = Programs(
+            self.env,
+            self.algorithm,
+            self.mesh,
+            num_envs=self.config.env.num_envs,
+            num_steps=runner.num_steps_per_env,
+            num_eval_envs=runner.num_eval_envs,
+        )
+        self.log_dir: Path | None = None
+        self.checkpointer: checkpoint.Checkpointer | None = None
+        if log_dir is not None:
+            self.open(log_dir)
+        self.progress = Progress()
+        self.train_state = self.rollout_state = None
+        self.metrics_velrmsd = self.metrics_CoT = math.nan
+        self.stopped_by: str | None = None
+        self._repositories: list[str | Path] = [Path(strl_jax.__file__).parent, *runner.git_repos]
+
+    def open(self, log_dir: str | Path) -> None:
+        """Writes logs and checkpoints into this run folder from now on."""
+        self.log_dir = Path(log_dir)
+        self.checkpointer = checkpoint.Checkpointer(self.log_dir)
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps of one iteration, over all environments."""
+        return self.config.env.num_envs * self.config.runner.num_steps_per_env
+
+    def learn(
+        self, num_learning_iterations: int, init_at_random_ep_len: bool | None = None, trial=None
+    ) -> tuple[float, float]:
+        """Trains for a number of iterations, or until the config's budget of env steps is spent.
+
+        Args:
+            num_learning_iterations: iterations to add.
+            init_at_random_ep_len: start the first episodes at random ages; None: as
+                the config says.
+            trial: an Optuna trial; gets every evaluation's velocity RMSD.
+
+        Returns:
+            Velocity RMSD in m/s and cost of transport of the last evaluation, NaN
+            if the environment does not report them or no evaluation ran.
+        """
+        if init_at_random_ep_len is None:
+            init_at_random_ep_len = self.config.runner.init_at_random_ep_len
+        self.programs.request("step")
+        if self.train_state is None:
+            init = self.programs.get("init", random_lengths=init_at_random_ep_len)
+            key = jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0])
+            self.train_state, self.rollout_state = init(key)
+        if self.log_dir is not None and jax.process_index() == 0:
+            store_code_state(self.log_dir, self._repositories)
+        Loop(self, num_learning_iterations, trial).run()
+        return self.metrics_velrmsd, self.metrics_CoT
+
+    def evaluation(self) -> dict[str, float]:
+        """Deterministic episodes on fresh environments; training state and statistics stay as they are.
+
+        Returns:
+            ``Eval/*`` scalars: mean, std, min and max of return and length, and the
+            environment's metrics.
+        """
+        return self.take_evaluation(self.dispatch_evaluation(self.progress.iteration))
+
+    def dispatch_evaluation(self, iteration: int):
+        """Starts an evaluation and returns its arrays without waiting for them."""
+        evaluate = self.programs.get("evaluate")
+        key = jax.random.fold_in(jax.random.key(self.config.seed), iteration + 1)
+        return evaluate(self.train_state, jax.device_put(key, evaluate.input_shardings[0][1]))
+
+    def take_evaluation(self, result) -> dict[str, float]:
+        """Waits for an evaluation and keeps its scalars."""
+        values = scalars.from_evaluation(jax.device_get(result))
+        self.progress.evaluation = values
+        self.metrics_velrmsd = values.get("Eval/metric/tracking_error", math.nan)
+        self.metrics_CoT = values.get("Eval/metric/CoT", math.nan)
+        return values
+
+    def save(self, kind: str = "last", train_state=None) -> None:
+        """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy)."""
+        state = {"train": self.train_state if train_state is None else train_state}
+        if kind == "last":
+            state["rollout"] = self.rollout_state
+        meta = {
+            "progress": self.progress.state(),
+            "config": to_dict(self.config),
+            "layout": checkpoint.layout(self.algorithm),
+            "versions": checkpoint.versions(),
+            "shards": self.mesh.size,
+        }
+        self.checkpointer.save(kind, self.progress.iteration, state, meta)
+
+    def load(self, path: str | Path, load_optimizer: bool = True) -> list[str]:
+        """Takes over the training in run folder ``path``.
+
+        Args:
+            path: run folder.
+            load_optimizer: False takes only weights and statistics, and starts
+                optimiser, environments and counts anew.
+
+        Returns:
+            Lines worth telling: another number of shards, other versions.
+
+        Raises:
+            CheckpointError: nothing there, or of another observation layout.
+        """
+        source = checkpoint.Checkpointer(Path(path))
+        try:
+            return self._load(source, load_optimizer)
+        finally:
+            source.close()
+
+    def _load(self, source: checkpoint.Checkpointer, load_optimizer: bool) -> list[str]:
+        newest = source.latest("last")
+        if newest is None:
+            raise checkpoint.CheckpointError(f"{source.run_dir}: no checkpoint to load")
+        checkpoint.check_layout(source.read_meta("last", newest)["layout"], checkpoint.layout(self.algorithm))
+        train, rollout = self.programs.states
+        target = {"train": train, "rollout": rollout} if load_optimizer else {"train": train}
+        _, state, meta = source.restore_newest("last", target)
+        if not load_optimizer:
+            self._take_weights(state["train"])
+            return []
+        self.train_state, self.rollout_state = state["train"], state["rollout"]
+        self.progress = Progress.from_state(meta["progress"])
+        return checkpoint.differences(meta, self.mesh.size)
+
+    def _take_weights(self, loaded) -> None:
+        init = self.programs.get("init", random_lengths=self.config.runner.init_at_random_ep_len)
+        key = jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0])
+        fresh, self.rollout_state = init(key)
+        self.train_state = fresh.replace(params=loaded.params, stats=loaded.stats)
+
+    def get_inference_policy(self) -> Callable[[Obs], Array]:
+        """``policy(obs) -> mean action [B, A]``, with the weights and statistics of this moment.
+
+        ``obs`` maps components to ``[B, *shape]``; an array stands for the only component.
+        """
+        algorithm, actor = self.algorithm, self.algorithm.groups["actor"]
+        state = jax.tree.map(jnp.copy, self.train_state)
+
+        @jax.jit
+        def policy(obs: Obs) -> Array:
+            obs = obs if isinstance(obs, dict) else {actor.names[0]: obs}
+            groups = algorithm.pack(state.stats, obs, groups=("actor",))
+            batch = groups["actor"].shape[:-1]
+            variables = state.params["policy"]
+            return algorithm.policy.apply(variables, groups, {}, jnp.zeros(batch, bool), method="act")[0]
+
+        return policy
+
+    def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
+        """Stores the git state of this repository too when ``learn`` starts."""
+        self._repositories.append(repo_file_path)
+
+    def close(self) -> None:
+        """Waits for checkpoints under way and lets threads go."""
+        if self.checkpointer is not None:
+            self.checkpointer.close()
+        self.programs.close()

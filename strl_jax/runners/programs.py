@@ -1,0 +1,104 @@
+"""The compiled programs of a run, built in threads: XLA releases the interpreter while it compiles."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from strl_jax.algorithms import train_step
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.runners.evaluation import make_evaluate
+from strl_jax.sharding import replicated
+
+
+class Programs:
+    """Compiles what a run needs; asking for a program waits until it is there.
+
+    Args:
+        env: an ``EpisodeEnv``.
+        num_envs: environments of all shards together.
+        num_steps: steps of every environment in an iteration.
+        num_eval_envs: environments of an evaluation.
+    """
+
+    def __init__(self, env, algorithm: Algorithm, mesh: Mesh, *, num_envs: int, num_steps: int, num_eval_envs: int):
+        self._env, self._algorithm, self._mesh = env, algorithm, mesh
+        self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
+        self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
+        self._futures: dict[str, Future] = {}
+        self.states = train_step.abstract_states(env, algorithm, mesh, num_envs)
+        self.seconds: dict[str, float] = {}
+
+    def request(self, name: str, **options) -> None:
+        """Starts to compile ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
+        if name not in self._futures:
+            self._futures[name] = self._pool.submit(self._compile, name, getattr(self, f"_lower_{name}"), options)
+
+    def get(self, name: str, **options) -> Callable:
+        """The compiled program ``name``, waiting for it if need be."""
+        self.request(name, **options)
+        return self._futures[name].result()
+
+    def ready(self, name: str) -> bool:
+        """Whether ``get`` would return at once."""
+        return name in self._futures and self._futures[name].done()
+
+    def close(self) -> None:
+        """Lets the threads go; what is compiling is finished by the interpreter's exit."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _compile(self, name: str, lower: Callable, options: dict) -> Callable:
+        start = time.perf_counter()
+        compiled = lower(**options).compile()
+        self.seconds[name] = time.perf_counter() - start
+        return compiled
+
+    def _lower_init(self, random_lengths: bool):
+        init = train_step.make_init(
+            self._env, self._algorithm, self._mesh, self._num_envs, random_lengths=random_lengths
+        )
+        return init.lower(self._key())
+
+    def _lower_step(self):
+        step = train_step.make_train_step(self._env, self._algorithm, self._mesh, self._num_steps)
+        return step.lower(*self.states)
+
+    def _lower_evaluate(self):
+        evaluate = make_evaluate(self._env, self._algorithm, self._mesh, self._num_eval_envs)
+        return evaluate.lower(self.states[0], self._key())
+
+    def _lower_update(self):
+        update = train_step.make_update(self._algorithm, self._mesh)
+        return update.lower(self.states[0], self.rollout_shapes(), self._key())
+
+    def rollout_shapes(self):
+        """Shapes of a rollout of all shards."""
+        collect = train_step.make_collect(self._env, self._algorithm, self._mesh, self._num_steps)
+        return jax.eval_shape(collect, *self.states)[2]
+
+    def _key(self):
+        return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self._mesh))
+
+
+def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
+    """Seconds of one update on a rollout of the run's size, the median of a few.
+
+    The values do not matter to the time, so they are zeros.
+    """
+    update = programs.get("update")
+    _, rollout_shardings, _ = update.input_shardings[0]
+    rollout = jax.tree.map(
+        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), programs.rollout_shapes(), rollout_shardings
+    )
+    key = jax.device_put(jax.random.key(0), update.input_shardings[0][2])
+    seconds = []
+    for _ in range(repeats):
+        state = jax.tree.map(jnp.copy, train_state)  # the program takes over its buffers
+        jax.block_until_ready(state)
+        start = time.perf_counter()
+        jax.block_until_ready(update(state, rollout, key))
+        seconds.append(time.perf_counter() - start)
+    return sorted(seconds)[len(seconds) // 2]

@@ -1,0 +1,68 @@
+"""Run folders: made whole or not at all, and read again for a resume."""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+from strl_jax import config as config_module
+from strl_jax.config import Config, ConfigError
+
+CONFIG = "config.yaml"
+
+
+def name(config: Config, stamp: float | None = None) -> Path:
+    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME]."""
+    when = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(stamp))
+    suffix = f"_{config.runner.run_name}" if config.runner.run_name else ""
+    return Path(config.runner.log_root) / config.runner.experiment_name / (when + suffix)
+
+
+def create(path: Path, config: Config) -> Path:
+    """Makes the folder ``path`` with the run's config in it, in one rename.
+
+    A path that is taken gets a number behind it.
+
+    Raises:
+        ConfigError: the folder cannot be made there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-", ignore_cleanup_errors=True) as temporary:
+            inner = Path(temporary) / "run"
+            inner.mkdir()
+            (inner / CONFIG).write_text(config_module.to_yaml(config))
+            (inner / "config.json").write_text(json.dumps(config_module.to_dict(config), indent=1))
+            return _rename(inner, path)
+    except OSError as error:
+        raise ConfigError(f"runner.log_root: cannot make the run folder {path}: {error.strerror}") from None
+
+
+def _rename(source: Path, target: Path) -> Path:
+    for number in range(1, 10_000):
+        candidate = target if number == 1 else target.with_name(f"{target.name}_{number}")
+        if candidate.exists():
+            continue
+        try:
+            os.rename(source, candidate)
+        except FileExistsError:
+            continue
+        return candidate
+    raise FileExistsError(17, "too many runs of this name")
+
+
+def read_config(path: Path, overrides=()) -> tuple[Config, list[str]]:
+    """The config of the run in ``path`` with overrides.
+
+    Raises:
+        ConfigError: no run there, or bad overrides.
+    """
+    if not (path / CONFIG).is_file():
+        raise ConfigError(f"--resume: {path} is no run folder: it has no {CONFIG}")
+    try:
+        return config_module.load(path / CONFIG, overrides)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--resume: {path / CONFIG} is damaged: {error}") from None

@@ -1,0 +1,49 @@
+"""Metrics of one iteration under the names that st_rl logs."""
+
+import math
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+
+def from_metrics(metrics: Mapping, episode_seconds: float) -> dict[str, float]:
+    """Scalars of a train step's metrics.
+
+    Args:
+        metrics: what ``make_train_step``'s program returned.
+        episode_seconds: time limit of an episode in seconds; reward terms are logged
+            per second of it, as in legged_gym.
+    """
+    update = metrics["update"]
+    scalars = {f"Loss/{name}": float(value) for name, value in update.items() if name != "skipped"}
+    scalars["Loss/skipped_updates"] = float(update["skipped"])
+    scalars["Policy/mean_noise_std"] = float(metrics["mean_std"])
+    scalars["Train/mean_reward_each_timestep"] = float(metrics["mean_reward_each_timestep"])
+    scalars["Train/finished_episodes"] = float(metrics["finished"])
+    scalars["Train/invalid_steps"] = float(metrics["invalid"])
+    episodes, steps = float(metrics["finished"]), float(metrics["finished_steps"])
+    if episodes:
+        for name, total in metrics["episode_metrics"].items():
+            if name.startswith("reward"):
+                scalars[f"Episode_Reward/{name}"] = float(total) / episodes / episode_seconds
+            else:
+                scalars[f"Episode/{name}"] = float(total) / steps
+    return scalars
+
+
+def from_evaluation(result: Mapping) -> dict[str, float]:
+    """``Eval/*`` scalars of an evaluation."""
+    return {f"Eval/{name}": float(value) for name, value in result.items()}
+
+
+def memory_bytes() -> float | None:
+    """Most memory that a local device has held, or None where the backend does not say."""
+    peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]
+    known = [peak for peak in peaks if peak is not None]
+    return float(max(known)) if known else None
+
+
+def finite(values) -> list[float]:
+    """The numbers of an array that are not NaN, in order."""
+    return [float(x) for x in np.asarray(values).reshape(-1) if not math.isnan(x)]

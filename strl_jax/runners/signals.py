@@ -1,0 +1,51 @@
+"""SIGINT and SIGTERM ask a run to stop; a second one ends the process at once."""
+
+import os
+import signal
+import threading
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopFlag:
+    """Context manager; ``name`` is the signal that asked to stop, or None.
+
+    The handler only sets a flag. A thread reads the signals from a pipe, because
+    Python runs handlers between bytecodes, and a long compilation is one bytecode.
+    Outside the main thread signals are left alone.
+    """
+
+    def __init__(self):
+        self.name: str | None = None
+        self._previous: dict = {}
+
+    def __enter__(self) -> "StopFlag":
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        for number in SIGNALS:
+            self._previous[number] = signal.signal(number, lambda number, frame: None)
+        self._wakeup = signal.set_wakeup_fd(self._write)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        if not self._previous:
+            return
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+        os.close(self._write)
+        self._thread.join()
+        os.close(self._read)
+
+    def _watch(self) -> None:
+        while data := os.read(self._read, 1):
+            if data[0] not in SIGNALS:
+                continue
+            if self.name is not None:
+                os._exit(128 + data[0])
+            self.name = signal.Signals(data[0]).name

@@ -1,0 +1,110 @@
+"""``python -m strl_jax.train --config FILE [key=value ...]``: train a policy."""
+
+import argparse
+import json
+import math
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from strl_jax import config as config_module
+from strl_jax.config import Config, ConfigError
+from strl_jax.runners import launch, run_dir
+from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.runners.on_policy import OnPolicyRunner
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m strl_jax.train", description="Train a policy.")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the file's, like seed=7")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML config")
+    parser.add_argument("--resume", type=Path, metavar="RUN_DIR", help="go on with this run")
+    parser.add_argument("--log-dir", type=Path, metavar="DIR", help="run folder; default: by experiment and date")
+    parser.add_argument("--print-config", action="store_true", help="print the resolved config and stop")
+    parser.add_argument("--print-schema", action="store_true", help="print the JSON schema of configs and stop")
+    launch.add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    if not arguments.print_schema and (arguments.config is None) == (arguments.resume is None):
+        parser.error("one of --config and --resume is needed")
+    if arguments.resume is not None and arguments.log_dir is not None:
+        parser.error("--log-dir: a resumed run stays in its folder")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0, or 2 for bad input."""
+    arguments = parse(argv)
+    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+    try:
+        if arguments.print_schema:
+            print(json.dumps(config_module.json_schema(), indent=2))
+            return 0
+        config, lines = _read(arguments)
+        for line in lines:
+            print(f"warning: {line}", file=sys.stderr)
+        if arguments.print_config:
+            print(config_module.to_yaml(config), end="")
+            return 0
+        launch.initialize(arguments)
+        launch.use_compilation_cache()
+        return _train(arguments, config)
+    except (ConfigError, CheckpointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
+    if arguments.resume is not None:
+        return run_dir.read_config(arguments.resume, arguments.overrides)
+    return config_module.load(arguments.config, arguments.overrides)
+
+
+def _train(arguments: argparse.Namespace, config: Config) -> int:
+    started = time.perf_counter()
+    runner = OnPolicyRunner(None, config)
+    path = arguments.resume or arguments.log_dir or run_dir.name(config)
+    if arguments.resume is None and jax.process_index() == 0:
+        path = run_dir.create(path, config)
+    path = launch.path_of_process_0(path)
+    runner.open(path)
+    if arguments.resume is not None:
+        for line in runner.load(path) if runner.checkpointer.latest("last") is not None else [NOTHING_SAVED]:
+            print(f"note: {line}", file=sys.stderr)
+    try:
+        runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
+    finally:
+        runner.close()
+    if jax.process_index() == 0:
+        _tell(runner, time.perf_counter() - started)
+    return 0
+
+
+NOTHING_SAVED = "the run was stopped before its first checkpoint; it starts from its beginning"
+
+
+def _tell(runner: OnPolicyRunner, seconds: float) -> None:
+    """What came of it and where it lies."""
+    progress = runner.progress
+    if runner.stopped_by:
+        print(f"stopped by {runner.stopped_by} and saved; go on with --resume {runner.log_dir}")
+    print(f"{progress.iteration} iterations, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
+    if not math.isnan(progress.rewards.mean()):
+        print(f"last 100 episodes: mean return {progress.rewards.mean():.1f}, length {progress.lengths.mean():.0f}")
+    if progress.evaluation:
+        value = progress.evaluation
+        print(
+            f"last evaluation: return {value['Eval/mean_return']:.1f} +- {value['Eval/std_return']:.1f} "
+            f"(min {value['Eval/min_return']:.1f}, max {value['Eval/max_return']:.1f}); "
+            f"best mean {progress.best_score if progress.best_score is not None else math.nan:.1f}"
+        )
+    print("\n".join(progress.report.lines()))
+    print(f"results: {runner.log_dir}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
