@@ -14,7 +14,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": jax.nn.elu,
     "selu": jax.nn.selu,
     "relu": jax.nn.relu,
-    "crelu": lambda x: jnp.concatenate([jax.nn.relu(x), jax.nn.relu(-x)], axis=-1),
+    "crelu": jax.nn.relu,  # st_rl's alias, not the concatenated one
     "lrelu": partial(jax.nn.leaky_relu, negative_slope=0.01),
     "leaky_relu": partial(jax.nn.leaky_relu, negative_slope=0.01),
     "tanh": jnp.tanh,
@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def get_activation(name: str) -> Callable[[Array], Array]:
-    """Activation by name, in any case; ``crelu`` doubles the width.
+    """Activation by name, in any case.
 
     Raises:
         ValueError: unknown name; the message lists the known ones.

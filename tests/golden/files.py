@@ -1,0 +1,106 @@
+"""Reads the golden files, and maps torch's weight names to the policy's variables and back."""
+
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from strl_jax.algorithms import ppo
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.compat import Compat
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+
+FOLDER = Path(__file__).parent
+
+
+def paths(pattern: str) -> list[Path]:
+    """Golden files of this name, at least one.
+
+    Raises:
+        FileNotFoundError: there is none; a test over no file would pass.
+    """
+    found = sorted(FOLDER.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"no golden file {pattern} in {FOLDER}")
+    return found
+
+
+class Golden:
+    """One file: its ``config`` and its arrays by key."""
+
+    def __init__(self, path: Path):
+        with np.load(path) as arrays:
+            self.arrays = {key: arrays[key] for key in arrays.files}
+        self.config = json.loads(str(self.arrays.pop("config")))
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        return self.arrays[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.arrays
+
+    def flat(self, key: str, dtype=None) -> jnp.ndarray:
+        """An array ``[..., 1]`` without its last axis."""
+        return jnp.asarray(self[key][..., 0], dtype)
+
+    def group(self, prefix: str) -> dict[str, np.ndarray]:
+        """Every ``prefix/NAME`` as NAME -> array."""
+        return {key[len(prefix) + 1 :]: value for key, value in self.arrays.items() if key.startswith(prefix + "/")}
+
+
+def to_flax(weights: dict[str, np.ndarray], dtype=jnp.float32) -> dict:
+    """``actor.2i.weight[out, in]`` ... to ``{"params": {"actor": {"layer_i": {"kernel", "bias"}}, ..., "std"}}``."""
+    tree: dict = {}
+    for name, value in weights.items():
+        array = jnp.asarray(value, dtype)
+        if name == "std":
+            tree["std"] = array
+            continue
+        network, index, kind = name.split(".")
+        layer = tree.setdefault(network, {}).setdefault(f"layer_{int(index) // 2}", {})
+        layer["kernel" if kind == "weight" else "bias"] = array.T
+    return {"params": tree}
+
+
+def to_torch(variables: dict) -> dict[str, np.ndarray]:
+    """Inverse of ``to_flax``."""
+    weights = {"std": np.asarray(variables["params"]["std"])}
+    for network in ("actor", "critic"):
+        for layer, arrays in variables["params"][network].items():
+            index = 2 * int(layer.removeprefix("layer_"))
+            weights[f"{network}.{index}.weight"] = np.asarray(arrays["kernel"]).T
+            weights[f"{network}.{index}.bias"] = np.asarray(arrays["bias"])
+    return weights
+
+
+def make_algorithm(config: dict, **overrides) -> Algorithm:
+    """PPO with st_rl's habits from a golden file's config; ``overrides`` are fields of ``PPOConfig``."""
+    least = config.get("clip_min_std", 1e-15)
+    fields = {
+        "num_learning_epochs": config["nep"],
+        "num_mini_batches": config["nmb"],
+        "clip_param": config["clip"],
+        "gamma": config["gamma"],
+        "lam": config["lam"],
+        "value_loss_coef": config["vcoef"],
+        "entropy_coef": config["ecoef"],
+        "learning_rate": config["lr"],
+        "max_grad_norm": config["mgn"],
+        "use_clipped_value_loss": config.get("use_clipped_value_loss", True),
+        "clip_min_std": tuple(least) if isinstance(least, list) else least,
+        "optimizer_class_name": config["optimizer"].split("(")[0],
+        "schedule": config["schedule"],
+        "desired_kl": config.get("desired_kl", 0.01),
+    }
+    policy = Policy(
+        action_size=config["A"],
+        actor_hidden_dims=tuple(config["hid"]),
+        critic_hidden_dims=tuple(config["chid"]),
+        activation=config["act"],
+        mu_activation=config.get("mu_activation"),
+        log_std=False,
+    )
+    actor, critic = Segments(("obs",), ((config["O"],),)), Segments(("privileged",), ((config["C"],),))
+    return ppo.make(ppo.PPOConfig(**(fields | overrides)), policy, actor, critic, Compat.st_rl())
