@@ -22,7 +22,8 @@ class BraxEnv(Env):
         **kwargs: passed to the environment's constructor.
 
     Raises:
-        ValueError: unknown name or backend; the message lists the known ones.
+        ValueError: unknown name or backend (the message lists the known ones), or the
+            environment refuses the backend or an argument.
     """
 
     def __init__(self, name: str, backend: str = "mjx", **kwargs):
@@ -31,7 +32,10 @@ class BraxEnv(Env):
             raise ValueError(f"unknown Brax environment {name!r}; known: {', '.join(known)}")
         if backend not in BACKENDS:
             raise ValueError(f"unknown Brax backend {backend!r}; known: {', '.join(BACKENDS)}")
-        self._env = envs.get_environment(name, backend=backend, **kwargs)
+        try:
+            self._env = envs.get_environment(name, backend=backend, **kwargs)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Brax environment {name!r} on {backend!r}: {error}") from error
         self.action_size = self._env.action_size
         self.dt = float(self._env.dt)
         self.episode_length = 1000
@@ -65,7 +69,7 @@ def _to_state(state) -> EnvState:
     return EnvState(
         physics=state,
         obs=_components(state.obs),
-        reward=state.reward,
+        reward=state.reward.astype(jnp.float32),
         terminated=done & ~timeout,
         timeout=timeout,
         metrics=dict(state.metrics),

@@ -20,11 +20,20 @@ class EpisodeEnv:
         env: the environments.
         episode_length: time limit in steps.
         pool_fraction: size of the pool as a part of the number of environments.
+
+    Raises:
+        ValueError: a time limit under 1, or a pool fraction that is not above 0.
     """
 
     env: Env
     episode_length: int
     pool_fraction: float = 0.25
+
+    def __post_init__(self):
+        if self.episode_length < 1:
+            raise ValueError(f"episode_length is {self.episode_length}; it must be at least 1 step")
+        if not self.pool_fraction > 0:
+            raise ValueError(f"pool_fraction is {self.pool_fraction}; it must be above 0")
 
     def init(self, key: Array, random_lengths: bool) -> EpisodeState:
         """Fresh episodes for ``key[B]``; with ``random_lengths`` each at a random age.
@@ -41,7 +50,7 @@ class EpisodeEnv:
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Fresh states for the resets of one iteration, ``max(1, pool_fraction * num_envs)`` of them."""
         fresh = self.env.reset(jax.random.split(key, max(1, int(self.pool_fraction * num_envs))))
-        return fresh.replace(obs=_without_nan(fresh.obs))
+        return fresh.replace(obs=_without_nan(fresh.obs), extras=_without_nan(fresh.extras))
 
     def step(self, state: EpisodeState, action: Array, pool: EnvState, key: Array) -> tuple[EpisodeState, TimeStep]:
         """One step of all environments; those that end start again from ``pool``."""
@@ -70,5 +79,5 @@ class EpisodeEnv:
 
 
 def _without_nan(obs: Obs) -> Obs:
-    """A reset state that is not finite is caught at its first step; its observation must not reach a loss."""
+    """A reset state that is not finite is caught at its first step; what is seen of it must not reach a loss."""
     return jax.tree.map(lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0), obs)

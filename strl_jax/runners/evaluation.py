@@ -1,0 +1,133 @@
+"""Evaluation as one compiled program: deterministic actions, fresh environments, one episode of each."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.sharding import AXIS, psum, shard_jit
+from strl_jax.types import Array, EpisodeState, EpisodeSums, TrainState
+
+
+@struct.dataclass
+class Evaluation:
+    """The loop's state: environments, and the sums of their first episodes."""
+
+    env: EpisodeState
+    carry: dict  # policy carry, leaves [B, ...]
+    reset: Array  # bool[B], zero the carry before the next step
+    running: Array  # bool[B], the first episode goes on
+    valid: Array  # bool[B], nothing NaN so far
+    sums: EpisodeSums  # of the first episode
+    step: Array  # int32[]
+
+
+def make_evaluate(
+    env: EpisodeEnv, algorithm: Algorithm, mesh: Mesh, num_envs: int
+) -> Callable[[TrainState, Array], dict[str, Array]]:
+    """``(train_state, key) -> numbers``, compiled; the train state is only read.
+
+    Every environment starts fresh and plays one episode with the mean action; which
+    episodes these are depends on ``key`` alone, not on the number of devices. The
+    program stops when the last of them has ended.
+
+    Args:
+        env: its ``episode_length`` is the time limit.
+        num_envs: environments of all shards together, each one episode.
+
+    Returns:
+        A function whose result holds float32 scalars: mean, std (of the population), min
+        and max as ``mean_return, std_return, min_return, max_return`` and the same of
+        ``length``; ``metric/NAME``, the mean over episodes of the metric's mean over
+        steps; and ``invalid``, the number of episodes cut by NaN or infinity, which
+        the others leave out. With no valid episode all but ``invalid`` are NaN.
+
+    Raises:
+        ValueError: ``num_envs`` is not a positive multiple of the number of devices.
+    """
+    shards = mesh.devices.size
+    if num_envs < 1 or num_envs % shards:
+        raise ValueError(f"evaluation with {num_envs} environments: must be a positive multiple of {shards} devices")
+
+    def evaluate(train_state: TrainState, key: Array):
+        keys = jax.random.split(key, num_envs).reshape(shards, -1)[jax.lax.axis_index(AXIS)]
+        return summarize(*first_episodes(env, algorithm, train_state, keys), axis_name=AXIS)
+
+    return shard_jit(evaluate, mesh, in_specs=(P(), P()), out_specs=P())
+
+
+def first_episodes(
+    env: EpisodeEnv, algorithm: Algorithm, train_state: TrainState, key: Array
+) -> tuple[EpisodeSums, Array]:
+    """One episode of each environment, with no collective, so that shards may stop at different steps.
+
+    Args:
+        key: PRNG ``key[B]``, one for each environment.
+
+    Returns:
+        Sums of the episodes, and bool ``[B]``: false where NaN cut the episode.
+    """
+    start = env.init(key, random_lengths=False)
+    zeros = jnp.zeros(key.shape[0])
+    everyone = jnp.ones(key.shape[0], bool)
+    sums = EpisodeSums(zeros, zeros.astype(jnp.int32), dict.fromkeys(start.env.metrics, zeros))
+
+    def step(loop: Evaluation) -> Evaluation:
+        groups = algorithm.pack(train_state.stats, loop.env.env.obs, groups=("actor",))
+        mean, _, carry = algorithm.policy.apply(
+            train_state.params["policy"], groups, loop.carry, loop.reset, method="act"
+        )
+        # Environments that have ended play on from the first states, unseen: no second reset to compile.
+        episode, timestep = env.step(loop.env, mean, start.env, jax.random.fold_in(key[0], loop.step))
+        return Evaluation(
+            env=episode,
+            carry=carry,
+            reset=timestep.done,
+            running=loop.running & ~timestep.done,
+            valid=loop.valid & (timestep.valid | ~loop.running),
+            sums=_add(loop.sums, timestep.reward, timestep.metrics, loop.running),
+            step=loop.step + 1,
+        )
+
+    def some_run(loop: Evaluation) -> Array:
+        return (loop.step < env.episode_length) & loop.running.any()
+
+    loop = Evaluation(start, {}, everyone, everyone, everyone, sums, jnp.int32(0))
+    loop = jax.lax.while_loop(some_run, step, loop)
+    return loop.sums, loop.valid
+
+
+def summarize(sums: EpisodeSums, valid: Array, *, axis_name: str | None) -> dict[str, Array]:
+    """Numbers of ``make_evaluate`` from the episodes ``[B]`` of each shard."""
+    length = sums.length.astype(jnp.float32)
+    number = psum(jnp.sum(valid, dtype=jnp.float32), axis_name)
+
+    def mean(x: Array) -> Array:
+        return psum(jnp.sum(jnp.where(valid, x, 0.0)), axis_name) / number
+
+    def largest(x: Array) -> Array:
+        top = jnp.max(jnp.where(valid, x, -jnp.inf))
+        top = top if axis_name is None else jax.lax.pmax(top, axis_name)
+        return jnp.where(number > 0, top, jnp.nan)
+
+    result = {"invalid": psum(jnp.sum(~valid, dtype=jnp.float32), axis_name)}
+    for name, x in (("return", sums.reward), ("length", length)):
+        middle = mean(x)
+        result |= {
+            f"mean_{name}": middle,
+            f"std_{name}": jnp.sqrt(mean(jnp.square(x - middle))),
+            f"min_{name}": -largest(-x),
+            f"max_{name}": largest(x),
+        }
+    return result | {f"metric/{name}": mean(x / length) for name, x in sums.metrics.items()}
+
+
+def _add(sums: EpisodeSums, reward: Array, metrics: dict[str, Array], running: Array) -> EpisodeSums:
+    """The sums after a step, which counts where ``running[B]``."""
+    step = EpisodeSums(reward, jnp.ones_like(sums.length), metrics)
+    return jax.tree.map(lambda total, x: total + jnp.where(running, x, 0), sums, step)
