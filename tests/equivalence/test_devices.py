@@ -1,0 +1,109 @@
+"""One update on one device and on four, from the same samples, is the same update."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from tiny import make_algorithm, make_outputs, make_rollout_state
+
+from strl_jax.algorithms import rollout
+from strl_jax.algorithms.update import update
+from strl_jax.sharding import AXIS, make_mesh, shard_jit
+
+SHARDS, T, B = 4, 6, 8
+EPOCHS, MINIBATCHES = 2, 3
+LOCAL = T * B // SHARDS
+
+
+def local_plans() -> np.ndarray:
+    """Sample indices of every shard, ``[shard, update, M]``: another shuffle on each."""
+    rng = np.random.default_rng(3)
+    plans = [[rng.permutation(LOCAL).reshape(MINIBATCHES, -1) for _ in range(EPOCHS)] for _ in range(SHARDS)]
+    return np.asarray(plans, np.int32).reshape(SHARDS, EPOCHS * MINIBATCHES, -1)
+
+
+def global_plan(local: np.ndarray) -> np.ndarray:
+    """The same minibatches in the indices of the whole rollout, ``[update, SHARDS * M]``."""
+    envs = B // SHARDS
+    step, env = local // envs, local % envs + envs * np.arange(SHARDS)[:, None, None]
+    return np.concatenate(step * B + env, axis=-1)
+
+
+def uneven_valid() -> np.ndarray:
+    """bool[T, B]: shard 0 has not one valid step, shard 1 lacks three, shard 3 one."""
+    valid = np.ones((T, B), bool)
+    valid[:, :2] = False
+    valid[[0, 2, 3], [2, 3, 3]] = False
+    valid[5, 7] = False
+    return valid
+
+
+def run(algorithm, devices: int, plan):
+    """Normalised rewards, returns, updates and statistics of one iteration on so many devices."""
+    key = jax.random.key(7)
+    train_state = jax.jit(algorithm.init)(key)
+    make = jax.jit(lambda state: make_outputs(algorithm, state, key, T, B, jnp.asarray(uneven_valid())))
+    outputs, state = make(train_state), make_rollout_state(key, B)
+
+    def iteration(train_state, state, outputs, plan):
+        train_state, _, data, metrics = rollout.finish(algorithm, train_state, state, train_state.stats, outputs, AXIS)
+        train_state, summary = update(algorithm, train_state, data, key, plan=plan[0], axis_name=AXIS)
+        return train_state, summary | {"invalid": metrics["invalid"], "std": metrics["mean_std"]}
+
+    step = shard_jit(
+        iteration,
+        make_mesh(jax.devices()[:devices]),
+        in_specs=(P(), P(AXIS), P(None, AXIS), P(AXIS)),
+        out_specs=(P(), P()),
+    )
+    return train_state, *step(train_state, state, outputs, jnp.asarray(plan))
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Start, then the state and metrics on one device and on four."""
+    algorithm = make_algorithm(
+        num_learning_epochs=EPOCHS,
+        num_mini_batches=MINIBATCHES,
+        schedule="adaptive",
+        desired_kl=1e-3,
+        entropy_coef=0.01,
+        max_grad_norm=0.5,
+        empirical_normalization=True,
+        normalize_rewards=True,
+    )
+    local = local_plans()
+    start, *one = run(algorithm, 1, global_plan(local)[None])
+    _, *four = run(algorithm, SHARDS, local)
+    return start, one, four
+
+
+def test_one_device_is_four(results):
+    _, one, four = results
+    leaves = zip(jax.tree.leaves_with_path(one), jax.tree.leaves(four), strict=True)
+    for (path, a), b in leaves:
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=jax.tree_util.keystr(path))
+
+
+def test_the_comparison_covers_everything(results):
+    """Every weight, the learning rate and every statistic has moved; invalid steps were left out."""
+    start, (state, metrics), _ = results
+    lost = 12 + 3 + 1
+    assert metrics["invalid"] == lost
+    for stats in (*state.stats["actor"].values(), *state.stats["critic"].values(), state.stats["reward"]):
+        assert stats.count == T * B - lost
+    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), start.params, state.params)
+    assert all(jax.tree.leaves(moved))
+    assert state.learning_rate["policy"] != start.learning_rate["policy"]
+    assert 0 < metrics["grad_norm"] < jnp.inf
+    assert metrics["skipped"] == 0
+
+
+def test_every_shard_holds_the_same_state(results):
+    *_, (state, _) = results
+    for leaf in jax.tree.leaves(state):
+        first, *others = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        assert len(others) == SHARDS - 1
+        for other in others:
+            np.testing.assert_array_equal(first, other)
