@@ -1,0 +1,245 @@
+"""Where the scalars of a run go: JSON lines always, TensorBoard, W&B or one's own tracker."""
+
+import difflib
+import importlib
+import inspect
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tensorboardX import SummaryWriter
+from tensorboardX.proto.summary_pb2 import Summary
+
+NAMES = ("tensorboard", "wandb", "none")
+
+
+class Writer(Protocol):
+    """Receives the scalars of each iteration.
+
+    One's own is built as ``Class(run_dir=..., config=..., start_iteration=...)``:
+    the folder of the run, the resolved config as plain dicts, and the first
+    iteration that will be written. After a resume that one can be smaller than
+    the last one written by the run before it: what was written from there on is
+    void.
+    """
+
+    def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
+        """Store ``scalars`` (name -> value, may be NaN) of ``iteration``."""
+
+    def close(self) -> None:
+        """Store what is pending. Nothing is written afterwards."""
+
+
+class JsonlWriter:
+    """RUN_DIR/metrics.jsonl: one object a line, ``{"iteration": i, NAME: value, ...}``; null where not finite."""
+
+    def __init__(self, run_dir: Path | str, start_iteration: int):
+        """Cut off what an earlier run wrote from ``start_iteration`` on, then append."""
+        path = Path(run_dir) / "metrics.jsonl"
+        if path.exists():
+            _cut(path, start_iteration)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
+        """Append one line and flush it."""
+        values = {name: value if math.isfinite(value) else None for name, value in _floats(scalars)}
+        self._file.write(json.dumps({"iteration": iteration, **values}, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TensorBoardWriter:
+    """TensorBoard event files in RUN_DIR; scalars that are not finite are left out."""
+
+    def __init__(self, run_dir: Path | str, start_iteration: int):
+        """Start a new event file, which hides earlier events from ``start_iteration`` on."""
+        # The default file name counts whole seconds: a quick resume would overwrite the file before it.
+        suffix = f".{os.getpid()}.{start_iteration}"
+        self._writer = SummaryWriter(
+            logdir=str(run_dir), purge_step=start_iteration, flush_secs=1, filename_suffix=suffix
+        )
+
+    def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
+        """Queue one event; a thread puts it on the disk within a second or two."""
+        # Not add_scalar: it would turn the space in "Perf/collection time" into an underscore.
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in _finite(scalars).items()]
+        self._writer.file_writer.add_summary(Summary(value=values), iteration, time.time())
+
+    def close(self) -> None:
+        """Write what is queued and close the file."""
+        self._writer.close()
+
+
+class WandbWriter:
+    """A Weights & Biases run, continued on resume through the id kept in RUN_DIR/wandb_id.txt.
+
+    W&B steps only grow: iterations that the run already has are not sent again.
+    """
+
+    def __init__(self, run_dir: Path | str, project: str | None, name: str | None, config: Mapping):
+        """Start or continue the run; local files go to RUN_DIR/wandb.
+
+        Raises:
+            ValueError: package missing, or W&B refuses (no account, unknown project).
+        """
+        wandb = _import_wandb()
+        id_file = Path(run_dir) / "wandb_id.txt"
+        run_id = id_file.read_text().strip() if id_file.exists() else ""
+        # W&B would otherwise wrap stdout, and the live display with it.
+        settings = wandb.Settings(console="off")
+        try:
+            self._run = wandb.init(
+                project=project,
+                name=name,
+                config=dict(config),
+                dir=str(run_dir),
+                id=run_id or None,
+                resume="allow",
+                settings=settings,
+            )
+        except wandb.errors.Error as error:
+            hint = "`wandb login` signs in, WANDB_MODE=offline records without an account"
+            raise ValueError(f"writer 'wandb' did not start: {error}; {hint}") from None
+        id_file.write_text(self._run.id + "\n")
+        self._next_step = self._run.step
+
+    def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
+        """Send one step; scalars that are not finite are left out."""
+        if iteration >= self._next_step:
+            self._run.log(_finite(scalars), step=iteration, commit=True)
+
+    def close(self) -> None:
+        """Send what is pending and end the run."""
+        self._run.finish()
+
+
+def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of the writers in ``spec``, each once; nothing is written yet.
+
+    Args:
+        spec: one or several of "tensorboard", "wandb", "none" and
+            "package.module:Class". An empty list is "none": JSON lines only.
+
+    Raises:
+        ValueError: unknown name, class that cannot be imported or called, missing
+            package, or "none" beside another name.
+    """
+    names = tuple(dict.fromkeys([spec] if isinstance(spec, str) else spec))
+    if "none" in names and len(names) > 1:
+        raise ValueError(f"writers are {', '.join(map(repr, names))}; 'none' can only stand alone")
+    for name in names:
+        _check(name)
+    return tuple(name for name in names if name != "none")
+
+
+def make_writers(
+    spec: str | Sequence[str],
+    run_dir: Path | str,
+    config: Mapping,
+    start_iteration: int,
+    project: str | None = None,
+    name: str | None = None,
+) -> list[Writer]:
+    """The writers of a run: ``JsonlWriter`` first, then those of ``spec`` in order.
+
+    Args:
+        spec: see ``check_writers``.
+        run_dir: folder of the run, made if needed.
+        config: resolved config as plain dicts, for W&B and one's own writers.
+        start_iteration: first iteration that will be written; what an earlier run
+            wrote from there on is cut off.
+        project: W&B project.
+        name: W&B run name.
+
+    Raises:
+        ValueError: as ``check_writers``, before anything is written; or W&B does not start.
+    """
+    kinds = check_writers(spec)
+    Path(run_dir).mkdir(parents=True, exist_ok=True)
+    writers: list[Writer] = [JsonlWriter(run_dir, start_iteration)]
+    try:
+        for kind in kinds:
+            writers.append(_build(kind, run_dir, config, start_iteration, project, name))
+    except BaseException:
+        for writer in writers:
+            writer.close()
+        raise
+    return writers
+
+
+def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, name) -> Writer:
+    if kind == "tensorboard":
+        return TensorBoardWriter(run_dir, start_iteration)
+    if kind == "wandb":
+        return WandbWriter(run_dir, project, name, config)
+    return _import_class(kind)(run_dir=Path(run_dir), config=config, start_iteration=start_iteration)
+
+
+def _check(name: str) -> None:
+    if ":" in str(name):
+        _import_class(name)
+    elif name == "wandb":
+        _import_wandb()
+    elif name not in NAMES:
+        nearest = difflib.get_close_matches(str(name), NAMES, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise ValueError(f"unknown writer {name!r}; allowed: {', '.join(NAMES)} or package.module:Class{hint}")
+
+
+def _import_wandb():
+    try:
+        return importlib.import_module("wandb")
+    except ImportError as error:
+        raise ValueError(f"writer 'wandb' needs the package wandb ({error}): pip install strl_jax[wandb]") from None
+
+
+def _import_class(path: str) -> Callable[..., Writer]:
+    """The class at "package.module:Class"; ValueError if it is not a usable writer."""
+    module_name, _, class_name = path.partition(":")
+    if not module_name or not class_name.isidentifier():
+        raise ValueError(f"writer {path!r} is not of the form package.module:Class")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"writer {path!r} cannot be imported: {error}") from None
+    missing = [method for method in ("write", "close") if not callable(getattr(found, method, None))]
+    if missing:
+        raise ValueError(f"writer {path!r} has no method {' and no '.join(missing)}")
+    try:
+        inspect.signature(found).bind(run_dir=None, config=None, start_iteration=None)
+    except TypeError as error:
+        raise ValueError(f"writer {path!r} must take run_dir, config and start_iteration: {error}") from None
+    return found
+
+
+def _floats(scalars: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    return ((name, float(value)) for name, value in scalars.items())
+
+
+def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in _floats(scalars) if math.isfinite(value)}
+
+
+def _cut(path: Path, start_iteration: int) -> None:
+    """Keep the whole lines before ``start_iteration``. A crash meanwhile leaves the old file as it was."""
+    shorter = path.with_name(path.name + ".tmp")
+    with path.open(encoding="utf-8", errors="replace") as source, shorter.open("w", encoding="utf-8") as target:
+        target.writelines(line.rstrip("\n") + "\n" for line in source if _iteration(line) < start_iteration)
+        target.flush()
+        os.fsync(target.fileno())
+    shorter.replace(path)
+
+
+def _iteration(line: str) -> float:
+    """Iteration of a line; infinity if the line is damaged."""
+    try:
+        return int(json.loads(line)["iteration"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
