@@ -1,0 +1,101 @@
+"""The code that a run was started with: commit, branch and uncommitted changes of git repositories."""
+
+import itertools
+import os
+import subprocess
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+TIMEOUT = 60.0  # seconds for one git command
+# Set inside git hooks; with them git would look at another repository than the one named.
+REDIRECTS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+
+class _GitError(Exception):
+    """git is missing, too slow, or refused; the message is one line."""
+
+
+def store_code_state(
+    run_dir: Path | str, repositories: Iterable[Path | str], warn: Callable[[str], object] = warnings.warn
+) -> list[Path]:
+    """Write the state of each repository to RUN_DIR/git/NAME.diff.
+
+    A file holds commit, branch and ``git status --porcelain`` (untracked files
+    by name only) as comment lines, then ``git diff HEAD``, so that
+    ``git apply`` restores the tracked files on top of that commit. A file is
+    never overwritten: another state under the same name, of a second repository
+    or of a later resume, goes to NAME.2.diff and so on.
+
+    Args:
+        run_dir: folder of the run; RUN_DIR/git is made if needed.
+        repositories: files or folders somewhere inside git repositories.
+        warn: called with one line for each path whose state could not be stored.
+
+    Returns:
+        The file of each repository, each repository once, in the order given.
+    """
+    roots: dict[Path, None] = {}
+    files = []
+    for path in repositories:
+        try:
+            root = _root(Path(path))
+            if root not in roots:
+                files.append(_store(Path(run_dir) / "git", root.name, _describe(root)))
+            roots[root] = None
+        except (_GitError, OSError) as error:
+            warn(f"git state of {path} not stored: {error}")
+    return files
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    """Standard output of one git command in ``folder``."""
+    environment = {name: value for name, value in os.environ.items() if name not in REDIRECTS}
+    # Without optional locks a commit that the user makes meanwhile is not disturbed.
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, check=False, timeout=TIMEOUT, env=environment, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise _GitError("there is no git executable") from None
+    except subprocess.TimeoutExpired:
+        raise _GitError(f"git {arguments[0]} took longer than {TIMEOUT:.0f} s") from None
+    if done.returncode != 0:
+        message = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
+        raise _GitError(f"git {arguments[0]}: {message[0]}")
+    return done.stdout
+
+
+def _root(path: Path) -> Path:
+    """Top folder of the repository that holds ``path``."""
+    if not path.exists():
+        raise _GitError("there is no such file or folder")
+    folder = path if path.is_dir() else path.parent
+    return Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
+
+
+def _describe(root: Path) -> bytes:
+    """Text of the stored file."""
+    status = _git(root, "status", "--porcelain", "--untracked-files=all").splitlines()
+    branch = _git(root, "branch", "--show-current").strip() or b"(detached)"
+    try:
+        commit = _git(root, "rev-parse", "--verify", "HEAD").strip()
+        # The user's own diff viewers, colours and filters would spoil the patch.
+        diff = _git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
+    except _GitError:
+        commit, diff = b"(none yet)", b""
+    header = [b"repository: " + os.fsencode(root), b"commit: " + commit, b"branch: " + branch]
+    header += [b"status: " + (b"" if status else b"clean"), *status]
+    return b"".join(b"# " + line.rstrip() + b"\n" for line in header) + b"\n" + diff
+
+
+def _store(folder: Path, name: str, text: bytes) -> Path:
+    """The first of NAME.diff, NAME.2.diff ... that is free or already holds ``text``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = itertools.chain([f"{name}.diff"], (f"{name}.{number}.diff" for number in itertools.count(2)))
+    files = (folder / file_name for file_name in names)
+    file = next(file for file in files if not file.exists() or file.read_bytes() == text)
+    file.write_bytes(text)
+    return file
