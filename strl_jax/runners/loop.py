@@ -65,7 +65,7 @@ class Loop:
                     config.logger,
                     runner.log_dir,
                     to_dict(runner.config),
-                    self.first,
+                    self.first + 1,
                     project=config.wandb_project,
                     name=runner.log_dir.name,
                 )
