@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from brax import envs
 
 from strl_jax.envs.base import Env, finite
+from strl_jax.envs.live import LiveLeaves
 from strl_jax.types import Array, EnvState
 
 
@@ -14,7 +15,8 @@ class BraxEnv(Env):
     A dict observation keeps its names; an array becomes the component ``state``.
     Actions are clipped to [-1, 1], the range that Brax environments expect. Only
     ``info["truncation"]`` counts as a time-out: some Brax environments mark real
-    falls as ``info["time_out"]``.
+    falls as ``info["time_out"]``. Of Brax's state only the leaves are kept that a
+    later step reads (ant on MJX: 8 of 117).
 
     Args:
         name: name in Brax's registry, for example ``ant``.
@@ -39,21 +41,44 @@ class BraxEnv(Env):
         self.action_size = self._env.action_size
         self.dt = float(self._env.dt)
         self.episode_length = 1000
-        shapes = jax.eval_shape(self._env.reset, jax.random.key(0)).obs
-        self.observation_shapes = {key: value.shape for key, value in _components(shapes).items()}
+        shapes = jax.eval_shape(self._env.reset, jax.random.key(0))
+        self.observation_shapes = {key: value.shape for key, value in _components(shapes.obs).items()}
+        action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
+        self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``."""
-        return _to_state(jax.vmap(self._env.reset)(key))
+        return self._to_state(jax.vmap(self._env.reset)(key))
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """One Brax step, ``action[B, A]`` in [-1, 1]."""
-        return _to_state(jax.vmap(self._env.step)(state.physics, jnp.clip(action, -1.0, 1.0)))
+        full = self._leaves.unpack(state.physics, action.shape[0])
+        return self._to_state(jax.vmap(self._env.step)(full, jnp.clip(action, -1.0, 1.0)))
 
     def finite(self, state: EnvState) -> Array:
         """Positions and velocities are finite: what else the simulator holds follows from them."""
-        pipeline = state.physics.pipeline_state
-        return finite((pipeline.q, pipeline.qd), state.reward.shape[0])
+        batch = state.reward.shape[0]
+        pipeline = self._leaves.unpack(state.physics, batch).pipeline_state
+        return finite((pipeline.q, pipeline.qd), batch)
+
+    def _step_with_outputs(self, state, action: Array):
+        state = self._env.step(state, action)
+        pipeline = state.pipeline_state
+        info = state.info.get("truncation", ())
+        return state, (state.obs, state.reward, state.done, state.metrics, info, pipeline.q, pipeline.qd)
+
+    def _to_state(self, state) -> EnvState:
+        done = state.done.astype(bool)
+        timeout = state.info["truncation"].astype(bool) if "truncation" in state.info else jnp.zeros_like(done)
+        return EnvState(
+            physics=self._leaves.pack(state),
+            obs=_components(state.obs),
+            reward=state.reward.astype(jnp.float32),
+            terminated=done & ~timeout,
+            timeout=timeout,
+            metrics=dict(state.metrics),
+            extras={},
+        )
 
 
 BACKENDS = ("mjx", "spring", "positional", "generalized")
@@ -61,17 +86,3 @@ BACKENDS = ("mjx", "spring", "positional", "generalized")
 
 def _components(obs) -> dict[str, Array]:
     return dict(obs) if isinstance(obs, dict) else {"state": obs}
-
-
-def _to_state(state) -> EnvState:
-    done = state.done.astype(bool)
-    timeout = state.info["truncation"].astype(bool) if "truncation" in state.info else jnp.zeros_like(done)
-    return EnvState(
-        physics=state,
-        obs=_components(state.obs),
-        reward=state.reward.astype(jnp.float32),
-        terminated=done & ~timeout,
-        timeout=timeout,
-        metrics=dict(state.metrics),
-        extras={},
-    )
