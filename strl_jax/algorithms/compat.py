@@ -19,7 +19,7 @@ class Compat(BaseModel):
             environment step, not once after the update.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     bootstrap_current_value: bool = False
     reuse_permutation: bool = False

@@ -46,7 +46,7 @@ class PPOConfig(BaseModel):
         normalized_reward_clamp_value: and clip them to +- this.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     num_learning_epochs: int = Field(1, ge=1)
     num_mini_batches: int = Field(1, ge=1)
