@@ -1,0 +1,124 @@
+"""The config of a run: typed, frozen, strict; read from YAML or from a ``train_cfg`` dict."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from strl_jax import config_legacy, config_schema, config_yaml
+from strl_jax.algorithms.ppo import PPOConfig
+from strl_jax.config_coerce import coerce, plain
+from strl_jax.config_errors import ConfigError, Problem, deepest, dotted, problems_of, show
+from strl_jax.config_models import Config, EnvConfig, GroupsConfig, PolicyConfig, RunnerConfig
+from strl_jax.config_schedules import schedule_problems
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "EnvConfig",
+    "GroupsConfig",
+    "PolicyConfig",
+    "RunnerConfig",
+    "from_dict",
+    "json_schema",
+    "load",
+    "to_dict",
+    "to_yaml",
+]
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+    """Reads a YAML file and changes single values of it.
+
+    Args:
+        path: the file.
+        overrides: ``section.key=VALUE``, the value in YAML.
+
+    Returns:
+        The config, and a warning line for each key that means nothing here.
+
+    Raises:
+        ConfigError: one line for each fault of the file, the values or the overrides.
+    """
+    data = config_yaml.read(path)
+    warnings = config_legacy.translate(data)
+    given = {}
+    for text in overrides:
+        key, value = config_yaml.parse_override(text)
+        key = config_legacy.RENAMED.get(key, key)
+        if key in config_legacy.DROPPED:
+            warnings.append(config_legacy.warning(key, config_legacy.DROPPED[key]))
+            continue
+        _set(data, key, value, text)
+        given[key] = text
+    return _validate(data, given), warnings
+
+
+def from_dict(data: Mapping) -> tuple[Config, list[str]]:
+    """A config from a dict, a ``train_cfg`` of st_rl, legged_gym or rsl_rl among them.
+
+    Args:
+        data: sections ``runner``, ``algorithm``, ``policy``, ``env``; stays as it is.
+
+    Returns:
+        The config, and a warning line for each key that means nothing here.
+
+    Raises:
+        ConfigError: one line for each fault.
+    """
+    data = plain(data)
+    warnings = config_legacy.translate(data)
+    return _validate(data, {}), warnings
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Dicts, lists, strings, numbers, bools and None; ``from_dict`` gives the config back."""
+    return plain(config.model_dump())
+
+
+def to_yaml(config: Config) -> str:
+    """The config as YAML, in the order of the fields."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema of the YAML files, for editors."""
+    return config_schema.json_schema(Config)
+
+
+def _set(data: dict, key: tuple[str, ...], value: Any, override: str) -> None:
+    """Sets one value; sections on the way are made if they are not there."""
+    section = data
+    for depth, name in enumerate(key[:-1], 1):
+        if section.get(name) is None:
+            section[name] = {}
+        section = section[name]
+        if not isinstance(section, dict):
+            raise ConfigError(f"override {show(override)}: {dotted(key[:depth])} is {show(section)}, not a mapping")
+    section[key[-1]] = value
+
+
+def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
+    """The config of ``data``; ``given`` says which override a value is from."""
+    for name in ("env", "policy", "algorithm", "runner"):
+        if data.get(name) is None:  # an absent section, or one whose lines are all comments
+            data[name] = {}
+    data = coerce(Config, data)
+    problems = schedule_problems(PPOConfig, ("algorithm",), data["algorithm"])
+    for problem in problems:  # told already
+        data["algorithm"].pop(problem.path[1], None)
+    try:
+        config = Config.model_validate(data, strict=True)
+    except ValidationError as error:
+        problems += problems_of(error, data, Config)
+    if problems:
+        raise ConfigError(*(_line(problem, given) for problem in deepest(problems)))
+    return config
+
+
+def _line(problem: Problem, given: Mapping[tuple, str]) -> str:
+    text = f"{dotted(problem.path)}: {problem.text}" if problem.path else problem.text
+    source = next((override for key, override in given.items() if key == problem.path[: len(key)]), None)
+    return text if source is None else f"override {show(source)}: {text}"

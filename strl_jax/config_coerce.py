@@ -1,0 +1,96 @@
+"""Values of a config made ready for the strict type check, by the type of their field.
+
+The check is strict, so that ``true`` is no number and ``1`` no bool. What people
+do write goes through here first: numbers in quotes (or ``1e-3``, which PyYAML
+takes for a string), ``1e6`` for an integer, lists for tuples.
+"""
+
+import re
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+def plain(value: Any) -> Any:
+    """A copy made of dicts and lists that shares no container with ``value``, nor a container with itself."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def members(annotation: Any) -> list[Any]:
+    """The alternatives of a type, without their constraints."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return members(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [kind for arg in get_args(annotation) for kind in members(arg)]
+    return [annotation]
+
+
+def is_model(kind: Any) -> bool:
+    """Whether a type is a pydantic model."""
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def find_model(root: type[BaseModel], path: tuple) -> type[BaseModel] | None:
+    """The model of the section ``path``; None where there is none."""
+    model = root
+    for name in path:
+        if model is None or name not in model.model_fields:
+            return None
+        model = next((kind for kind in members(model.model_fields[name].annotation) if is_model(kind)), None)
+    return model
+
+
+def coerce(annotation: Any, value: Any) -> Any:
+    """``value`` as the field's type wants it where its meaning is plain, else unchanged."""
+    kinds = members(annotation)
+    if isinstance(value, str) and str not in kinds:
+        return _from_text(kinds, value)
+    if isinstance(value, float) and int in kinds and float not in kinds and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        inner = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple), None)
+        return value if inner is None else tuple(coerce(inner, item) for item in value)
+    if isinstance(value, dict):
+        return _from_mapping(kinds, value)
+    return value
+
+
+def _from_text(kinds: list, text: str) -> Any:
+    if not NUMBER.fullmatch(text):
+        return text
+    if float in kinds:
+        return float(text)
+    return coerce(int, float(text) if not text.lstrip("+-").isdigit() else int(text)) if int in kinds else text
+
+
+def _from_mapping(kinds: list, value: dict) -> dict:
+    model = next((kind for kind in kinds if is_model(kind)), None)
+    if model is not None:
+        fields = model.model_fields
+        return {key: coerce(fields[key].annotation, item) if key in fields else item for key, item in value.items()}
+    return numbers(value) if is_schedule(kinds) else value
+
+
+def is_schedule(kinds: list) -> bool:
+    """Whether a field takes a schedule: a mapping in place of a number or a name."""
+    return any(get_origin(kind) is dict for kind in kinds) and any(
+        kind is float or get_origin(kind) is Literal for kind in kinds
+    )
+
+
+def numbers(value: Any) -> Any:
+    """Numeric strings as numbers, in keys too, as an optax schedule takes them."""
+    if isinstance(value, dict):
+        return {numbers(key): numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [numbers(item) for item in value]
+    if not isinstance(value, str) or not NUMBER.fullmatch(value):
+        return value
+    return int(value) if value.lstrip("+-").isdigit() else float(value)

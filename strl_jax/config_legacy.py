@@ -1,0 +1,88 @@
+"""What a ``train_cfg`` of st_rl, legged_gym or rsl_rl calls otherwise, or needs and we do not."""
+
+from typing import Any
+
+from strl_jax.config_errors import ConfigError, dotted, show
+
+_FLAT = (
+    "runner_class_name",
+    "policy_class_name",
+    "algorithm_class_name",
+    "num_steps_per_env",
+    "max_iterations",
+    "save_interval",
+    "experiment_name",
+    "run_name",
+    "logger",
+    "wandb_project",
+)
+RENAMED: dict[tuple[str, ...], tuple[str, ...]] = {
+    **{(name,): ("runner", name) for name in _FLAT},
+    ("policy", "class_name"): ("runner", "policy_class_name"),
+    ("algorithm", "class_name"): ("runner", "algorithm_class_name"),
+    ("empirical_normalization",): ("algorithm", "empirical_normalization"),
+    ("runner", "empirical_normalization"): ("algorithm", "empirical_normalization"),
+}
+
+_RESUME = "a run is continued with --resume RUN_DIR on the command line"
+_DEVICE = "JAX takes all the devices it finds; JAX_PLATFORMS and CUDA_VISIBLE_DEVICES limit them"
+_RUNNER = {
+    "device": _DEVICE,
+    "inference_mode_rollout": "collecting never records gradients",
+    "neptune_project": "there is no Neptune writer; runner.logger takes one by import path",
+    **dict.fromkeys(
+        ("resume", "load_run", "checkpoint", "load_checkpoint", "resume_path", "load_optimizer"),
+        _RESUME,
+    ),
+}
+DROPPED: dict[tuple[str, ...], str] = {
+    **{(name,): why for name, why in _RUNNER.items()},
+    **{("runner", name): why for name, why in _RUNNER.items()},
+    ("algorithm", "device"): _DEVICE,
+    ("algorithm", "ppo"): "the algorithm is named by runner.algorithm_class_name",
+    ("init_member_classes",): "it is a method of legged_gym's config classes",
+}
+
+
+def translate(data: dict) -> list[str]:
+    """Moves the keys of ``data`` to where they stand here, and drops those without a meaning.
+
+    Returns:
+        One warning for each key dropped.
+
+    Raises:
+        ConfigError: a key is given under both of its names, with two values.
+    """
+    for old, new in RENAMED.items():
+        _move(data, old, new)
+    warnings = []
+    for path, why in DROPPED.items():
+        section = _section(data, path)
+        if section is not None and path[-1] in section:
+            del section[path[-1]]
+            warnings.append(warning(path, why))
+    return warnings
+
+
+def warning(path: tuple[str, ...], why: str) -> str:
+    """The line for a key that is dropped."""
+    return f"{dotted(path)}: ignored; {why}"
+
+
+def _section(data: dict, path: tuple[str, ...]) -> dict[str, Any] | None:
+    """The mapping that holds the last key of ``path``."""
+    section = data if len(path) == 1 else data.get(path[0])
+    return section if isinstance(section, dict) else None
+
+
+def _move(data: dict, old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    source = _section(data, old)
+    if source is None or old[-1] not in source:
+        return
+    if data.get(new[0]) is None:
+        data[new[0]] = {}
+    if not isinstance(data[new[0]], dict):
+        return
+    value, target = source.pop(old[-1]), data[new[0]]
+    if target.setdefault(new[-1], value) != value:
+        raise ConfigError(f"{dotted(old)}: {show(value)} contradicts {dotted(new)}, which is {show(target[new[-1]])}")

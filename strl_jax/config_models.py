@@ -1,0 +1,190 @@
+"""The sections of a config and their fields."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.ppo import PPOConfig
+from strl_jax.config_errors import hint
+from strl_jax.modules.mlp import ACTIVATIONS
+
+LOGGERS = ("tensorboard", "wandb", "none")
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def _known_activation(name: str) -> str:
+    if name.lower() not in ACTIVATIONS:
+        raise ValueError(f"it must be one of {', '.join(ACTIVATIONS)}{hint(name, ACTIVATIONS)}")
+    return name
+
+
+def _known_logger(name: str) -> str:
+    if name not in LOGGERS and not IMPORT_PATH.fullmatch(name):
+        raise ValueError(f"it must be one of {', '.join(LOGGERS)} or an import path pkg.mod:Class{hint(name, LOGGERS)}")
+    return name
+
+
+def _storable(value: Any) -> Any:
+    if not _is_storable(value):
+        raise ValueError("it must hold nothing but numbers, strings, bools, null, lists and mappings of names to these")
+    return value
+
+
+def _is_storable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_storable(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(_is_storable, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1)]
+Activation = Annotated[str, AfterValidator(_known_activation), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
+Logger = Annotated[str, AfterValidator(_known_logger)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GroupsConfig(_Section):
+    """Which observation components each network sees, in order.
+
+    Attributes:
+        actor, critic: names of components; null: all that the environment offers,
+            in its order.
+    """
+
+    actor: Names | None = None
+    critic: Names | None = None
+
+
+class EnvConfig(_Section):
+    """The environments.
+
+    Attributes:
+        name: ``brax:NAME:BACKEND``, ``probe:NAME``, or the import path
+            ``my_package.my_module:make_env`` of a callable that returns an environment.
+        num_envs: environments of all devices together.
+        episode_length: time limit in steps; null: the environment's own.
+        pool_fraction: fresh states drawn for the resets of an iteration, as a part
+            of num_envs.
+        kwargs: passed to the environment.
+        groups: which observation components each network sees.
+    """
+
+    name: Text
+    num_envs: Count = 4096
+    episode_length: Count | None = None
+    pool_fraction: float = Field(0.25, gt=0, le=1)
+    kwargs: Annotated[dict[str, Any], AfterValidator(_storable)] = Field(default_factory=dict)
+    groups: GroupsConfig = GroupsConfig()
+
+
+class PolicyConfig(_Section):
+    """The actor-critic.
+
+    Attributes:
+        actor_hidden_dims, critic_hidden_dims: sizes of the hidden layers.
+        activation: name of the activation.
+        init_noise_std: standard deviation of the actions at the start.
+        mu_activation: activation of the action mean, or null.
+        initialization: torch (uniform in 1/sqrt(inputs)) or orthogonal (gain sqrt(2)).
+    """
+
+    actor_hidden_dims: tuple[Count, ...] = (256, 256, 256)
+    critic_hidden_dims: tuple[Count, ...] = (256, 256, 256)
+    activation: Activation = "elu"
+    init_noise_std: float = Field(1.0, gt=0)
+    mu_activation: Activation | None = None
+    initialization: Literal["torch", "orthogonal"] = "torch"
+
+
+class RunnerConfig(_Section):
+    """The training loop, its log and its checkpoints.
+
+    Attributes:
+        runner_class_name, policy_class_name, algorithm_class_name: st_rl's class names.
+        num_steps_per_env: steps of every environment in an iteration.
+        max_iterations: budget in iterations.
+        max_env_steps: budget in steps of all environments together, or null; the
+            budget that is spent first ends the run.
+        save_interval: iterations from one numbered checkpoint to the next.
+        last_interval: iterations from one save of ``last``, the full state, to the next.
+        log_interval: iterations from one logged line to the next.
+        eval_interval: iterations from one evaluation to the next; 0: none.
+        num_eval_envs: environments of an evaluation.
+        init_at_random_ep_len: start the first episodes at random ages.
+        log_root: folder of all experiments.
+        experiment_name: folder in log_root.
+        run_name: added to the name of the run's folder.
+        logger: tensorboard, wandb, none, or the import path ``pkg.mod:Class`` of a
+            writer; or a list of them.
+        wandb_project: project at Weights & Biases.
+        git_repos: repositories whose git state is saved with the run, besides the library's.
+        time_split: measure once how an iteration's time splits into collection and learning.
+    """
+
+    runner_class_name: Literal["OnPolicyRunner"] = "OnPolicyRunner"
+    policy_class_name: Text = "ActorCritic"
+    algorithm_class_name: Text = "PPO"
+    num_steps_per_env: Count = 24
+    max_iterations: Count = 1500
+    max_env_steps: Count | None = None
+    save_interval: Count = 50
+    last_interval: Count = 10
+    log_interval: Count = 1
+    eval_interval: int = Field(0, ge=0)
+    num_eval_envs: Count = 128
+    init_at_random_ep_len: bool = True
+    log_root: Text = "logs"
+    experiment_name: Text = "default"
+    run_name: str = ""
+    logger: Logger | tuple[Logger, ...] = "tensorboard"
+    wandb_project: Text = "strl_jax"
+    git_repos: tuple[Text, ...] = ()
+    time_split: bool = True
+
+
+class Config(_Section):
+    """Everything that a run is made of.
+
+    Attributes:
+        seed: seed of the run.
+        compat: ``default``, ``st_rl`` (all of the torch library's habits), or single habits.
+        env: the environments.
+        policy: the actor-critic.
+        algorithm: the numbers of PPO.
+        runner: the training loop, its log and its checkpoints.
+    """
+
+    seed: int = Field(1, ge=0, lt=2**32)
+    compat: Literal["default", "st_rl"] | Compat = "default"
+    env: EnvConfig
+    policy: PolicyConfig = PolicyConfig()
+    algorithm: PPOConfig = PPOConfig()
+    runner: RunnerConfig = RunnerConfig()
+
+    @property
+    def resolved_compat(self) -> Compat:
+        """The habits that ``compat`` names."""
+        if isinstance(self.compat, Compat):
+            return self.compat
+        return Compat.st_rl() if self.compat == "st_rl" else Compat()
+
+    @model_validator(mode="after")
+    def _minibatches_fit(self):
+        steps, envs, parts = self.runner.num_steps_per_env, self.env.num_envs, self.algorithm.num_mini_batches
+        samples = f"the {steps * envs} samples of an iteration (num_steps_per_env {steps} x num_envs {envs})"
+        if parts > steps * envs:
+            raise ValueError(f"algorithm.num_mini_batches: {parts} is more than {samples}")
+        if not self.resolved_compat.reuse_permutation and steps * envs % parts:
+            fitting = ", ".join(str(n) for n in range(1, 65) if steps * envs % n == 0)
+            raise ValueError(
+                f"algorithm.num_mini_batches: {parts} does not divide {samples}; up to 64 these do: {fitting}"
+            )
+        return self

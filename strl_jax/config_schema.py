@@ -1,0 +1,40 @@
+"""JSON schema of a config, with the docstrings as descriptions."""
+
+import inspect
+import re
+from typing import Any
+
+from pydantic import BaseModel
+
+from strl_jax.config_coerce import find_model
+
+
+def describe(model: type[BaseModel]) -> dict[str, str]:
+    """Field name to what the ``Attributes`` section of the docstring says of it."""
+    _, _, section = (inspect.getdoc(model) or "").partition("Attributes:\n")
+    texts: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.split("\n"):
+        entry = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.*)", line)
+        if entry:
+            names = entry[1].split(", ")
+            texts |= dict.fromkeys(names, entry[2])
+        elif line.startswith(" " * 8):
+            texts |= {name: f"{texts[name]} {line.strip()}" for name in names}
+    return {name: text.replace("``", "") for name, text in texts.items()}
+
+
+def json_schema(root: type[BaseModel]) -> dict[str, Any]:
+    """The schema of ``root``; unknown keys are not allowed in it."""
+    schema = root.model_json_schema()
+    models = [root]
+    while models:
+        model = models.pop()
+        target = schema if model is root else schema["$defs"][model.__name__]
+        target["description"] = (inspect.getdoc(model) or "").split("\n", 1)[0]
+        texts = describe(model)
+        for name, entry in target["properties"].items():
+            entry["description"] = texts[name]
+            inner = find_model(model, (name,))
+            models += [inner] if inner else []
+    return schema

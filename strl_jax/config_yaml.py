@@ -1,0 +1,85 @@
+"""YAML in, with the faults of a file told in one line."""
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from strl_jax.config_coerce import plain
+from strl_jax.config_errors import ConfigError, hint, show
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader that refuses keys given twice and reads ``1e-3`` as a number, as YAML 1.2 does."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+            seen |= {key} if isinstance(key, Hashable) else set()
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+$"), list("-+0123456789.")
+)
+
+
+def read(path: str | Path) -> dict:
+    """The mapping in a YAML file.
+
+    Raises:
+        ConfigError: one line for a file that is missing, cannot be read, is not
+            YAML (with the line), has a key twice, or is not a mapping.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        beside = [other.name for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        raise ConfigError(f"{path}: no such file{hint(path.name, beside)}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text file in UTF-8") from None
+    data = parse(text, str(path))
+    if not isinstance(data, dict):
+        found = "empty" if data is None else f"a {type(data).__name__}"
+        raise ConfigError(
+            f"{path}: a config is a mapping of sections (env, policy, algorithm, runner); this is {found}"
+        )
+    return data
+
+
+def parse(text: str, where: str) -> Any:
+    """The value of a YAML text, aliases copied; a ``ConfigError`` names ``where`` and the line."""
+    try:
+        return plain(yaml.load(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{where}{line}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(f"{where}, line {line}: not valid YAML: {error.reason}") from None
+    except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end
+        raise ConfigError(f"{where}: not valid YAML: {error}") from None
+
+
+def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
+    """``a.b.c=VALUE`` to path and value; the value is YAML.
+
+    Raises:
+        ConfigError: no ``=``, an empty part of the key, or a value that is not YAML.
+    """
+    key, sign, value = text.partition("=")
+    path = tuple(key.strip().split("."))
+    if not sign or not all(path):
+        raise ConfigError(f"override {show(text)}: it must be section.key=VALUE")
+    return path, parse(value, f"override {show(text)}")
