@@ -1,0 +1,169 @@
+"""From a config to objects: environments and classes by their names."""
+
+import importlib
+import inspect
+from collections.abc import Callable
+
+from strl_jax.algorithms import minibatch, ppo
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.config import Config, EnvConfig
+from strl_jax.config_errors import ConfigError, hint, not_one_of, show
+from strl_jax.envs import probe
+from strl_jax.envs.base import Env
+from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+
+FORMS = "brax:NAME:BACKEND, probe:NAME or package.module:callable"
+PROTOCOL = ("reset", "step", "merge", "finite", "observation_shapes", "action_size", "episode_length")
+
+
+def make_env(config: EnvConfig) -> Env:
+    """The environments that ``config.name`` names, built with ``config.kwargs``.
+
+    Raises:
+        ConfigError: nothing of that name, arguments that it does not take, or what
+            came is no environment.
+    """
+    kind, _, rest = config.name.partition(":")
+    if not rest:
+        raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}")
+    if kind not in ("brax", "probe"):
+        return _own_env(config)
+    try:
+        return _brax_env(rest, config.kwargs) if kind == "brax" else probe.make(rest, **config.kwargs)
+    except ValueError as error:
+        raise _env_error(config, str(error)) from None
+
+
+def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
+    """Episodes of ``env``, with the config's time limit or the environment's own."""
+    return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
+
+
+def make_algorithm(config: Config, env: Env) -> Algorithm:
+    """The algorithm and the policy that the config names, for what ``env`` offers.
+
+    Raises:
+        ConfigError: an unknown class or component, or ``clip_min_std`` of another
+            length than the actions.
+    """
+    runner = config.runner
+    build = _find("runner.algorithm_class_name", runner.algorithm_class_name, ALGORITHMS)
+    policy = _find("runner.policy_class_name", runner.policy_class_name, POLICIES)(config, env.action_size)
+    groups = {name: _group(config, env, name) for name in ("actor", "critic")}
+    return build(config, policy, groups)
+
+
+def check_shards(config: Config, num_shards: int) -> None:
+    """Whether environments and minibatches divide over the devices.
+
+    Raises:
+        ConfigError: they do not; the message has numbers that do.
+    """
+    total, steps, parts = config.env.num_envs, config.runner.num_steps_per_env, config.algorithm.num_mini_batches
+    _check_divides("env.num_envs", total, num_shards)
+    if config.runner.eval_interval:
+        _check_divides("runner.num_eval_envs", config.runner.num_eval_envs, num_shards)
+    samples = total // num_shards * steps
+    if parts > samples:
+        raise ConfigError(f"algorithm.num_mini_batches: {parts} is more than the {samples} samples of a shard")
+    if config.resolved_compat.reuse_permutation:
+        return
+    try:
+        minibatch.check_divides(samples, parts)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.num_mini_batches: {error}") from None
+
+
+def _check_divides(key: str, number: int, num_shards: int) -> None:
+    if number % num_shards:
+        below = number // num_shards * num_shards
+        fitting = " or ".join(str(n) for n in (below, below + num_shards) if n)
+        raise ConfigError(f"{key}: {number} does not divide over {num_shards} devices; nearest is {fitting}")
+
+
+def _actor_critic(config: Config, action_size: int) -> Policy:
+    return Policy(action_size, log_std=not config.resolved_compat.linear_std, **config.policy.model_dump())
+
+
+def _ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
+    std = config.algorithm.clip_min_std
+    if isinstance(std, tuple) and len(std) != policy.action_size:
+        raise ConfigError(
+            f"algorithm.clip_min_std: {show(list(std))} is not allowed; it must be one number, "
+            f"or one for each of the {policy.action_size} actions"
+        )
+    return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
+
+
+POLICIES: dict[str, Callable[[Config, int], Policy]] = {"ActorCritic": _actor_critic}
+ALGORITHMS: dict[str, Callable[[Config, Policy, dict[str, Segments]], Algorithm]] = {"PPO": _ppo}
+
+
+def _find(key: str, name: str, table: dict[str, Callable]) -> Callable:
+    if name not in table:
+        raise ConfigError(f"{key}: {not_one_of(name, tuple(table))}")
+    return table[name]
+
+
+def _group(config: Config, env: Env, group: str) -> Segments:
+    """The components of one observation group."""
+    offered = env.observation_shapes
+    names = getattr(config.env.groups, group)
+    names = tuple(offered) if names is None else names
+    for name in names:
+        if name not in offered:
+            raise ConfigError(f"env.groups.{group}: {not_one_of(name, tuple(offered))}")
+    try:
+        return Segments.select_from(offered, names)
+    except ValueError as error:
+        raise ConfigError(f"env.groups.{group}: {error}") from None
+
+
+def _brax_env(rest: str, kwargs: dict) -> Env:
+    from strl_jax.envs.brax import BraxEnv  # Brax takes seconds to import
+
+    name, _, backend = rest.partition(":")
+    return BraxEnv(name, backend or "mjx", **kwargs)
+
+
+def _env_error(config: EnvConfig, message: str) -> ConfigError:
+    """The line for what an adapter says; where it lists the known names, with the nearest."""
+    _, listed, known = message.rpartition("known: ")
+    if config.kwargs and not listed:
+        return ConfigError(f"env.kwargs: {show(config.kwargs)} is not allowed; {message}")
+    parts = config.name.split(":")
+    wrong = parts[2] if "backend" in message and len(parts) > 2 else parts[1]
+    near = hint(wrong, known.split(", ")) if listed else ""
+    return ConfigError(f"env.name: {show(config.name)} is not allowed; {message}{near}")
+
+
+def _own_env(config: EnvConfig) -> Env:
+    """The environment that a callable of the user's returns."""
+    make = _import(config.name)
+    try:
+        inspect.signature(make).bind(**config.kwargs)
+    except TypeError as error:
+        raise ConfigError(f"env.kwargs: {show(config.kwargs)} does not fit {config.name}: {error}") from None
+    env = make(**config.kwargs)
+    lacking = [name for name in PROTOCOL if not hasattr(env, name)]
+    if lacking:
+        raise ConfigError(
+            f"env.name: {config.name} returned {type(env).__name__}, which lacks {', '.join(lacking)}; "
+            "it must return a strl_jax.envs.base.Env"
+        )
+    return env
+
+
+def _import(name: str) -> Callable:
+    path, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(path)
+    except (ImportError, ValueError, TypeError) as error:
+        raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {error}; it must be {FORMS}") from None
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        what = "has no" if found is None else "has no callable"
+        raise ConfigError(f"env.name: {show(name)}: {path} {what} {attribute}{hint(attribute, vars(module))}")
+    return found

@@ -1,0 +1,216 @@
+"""Objects by the names of a config."""
+
+import sys
+
+import pytest
+
+from strl_jax import registry
+from strl_jax.config import Config, ConfigError, EnvConfig, from_dict
+from strl_jax.envs.brax import BraxEnv
+from strl_jax.envs.probe import Action, TwoGroups
+
+MODULE = """
+from strl_jax.envs.probe import Action
+
+number = 3
+
+def make_env(target=0.25):
+    return Action(target=target)
+
+def make_nothing():
+    return object()
+
+def make_any(**kwargs):
+    return Action()
+"""
+
+
+@pytest.fixture
+def my_module(tmp_path, monkeypatch):
+    (tmp_path / "my_envs.py").write_text(MODULE)
+    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "my_envs"
+    sys.modules.pop("my_envs", None)
+
+
+def make(**sections) -> Config:
+    return from_dict({"env": {"name": "probe:two_groups", "num_envs": 8}, **sections})[0]
+
+
+def test_probe():
+    assert registry.make_env(EnvConfig(name="probe:action", kwargs={"target": 0.75})) == Action(target=0.75)
+
+
+@pytest.mark.parametrize("name", ["brax:inverted_pendulum:spring", "brax:inverted_pendulum"])
+def test_brax(name):
+    env = registry.make_env(EnvConfig(name=name))
+    assert isinstance(env, BraxEnv)
+    assert env.action_size == 1
+
+
+def test_import_path(my_module):
+    env = registry.make_env(EnvConfig(name=f"{my_module}:make_env", kwargs={"target": 2.0}))
+    assert env.target == 2.0
+    assert registry.make_env(EnvConfig(name=f"{my_module}:make_any", kwargs={"x": 1})) == Action()
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "expected"),
+    [
+        ("ant", {}, "env.name: 'ant' is not allowed; it must be brax:NAME:BACKEND, probe:NAME or package."),
+        ("brax:", {}, "env.name: 'brax:' is not allowed; it must be brax:NAME:BACKEND"),
+        ("brax:antt:mjx", {}, "env.name: 'brax:antt:mjx' is not allowed; unknown Brax environment 'antt'; known: "),
+        ("brax:ant:mjc", {}, "env.name: 'brax:ant:mjc' is not allowed; unknown Brax backend 'mjc'; known: mjx, "),
+        ("brax:ant:spring", {"colour": 1}, "env.kwargs: {'colour': 1} is not allowed; "),
+        ("probe:actin", {}, "env.name: 'probe:actin' is not allowed; unknown probe environment 'actin'; known: "),
+        ("probe:action", {"goal": 1}, "env.kwargs: {'goal': 1} is not allowed; probe environment 'action' has no opt"),
+        ("my_env:make_env", {}, "env.name: 'my_env:make_env': cannot import my_env: No module named 'my_env'; it must"),
+        (".:f", {}, "env.name: '.:f': cannot import .: "),
+        (":f", {}, "env.name: ':f': cannot import "),
+        ("needs_more:f", {}, "env.name: 'needs_more:f': cannot import needs_more: No module named 'not_installed_any"),
+        ("my_envs:make_evn", {}, "env.name: 'my_envs:make_evn': my_envs has no make_evn; nearest is make_env"),
+        ("my_envs:number", {}, "env.name: 'my_envs:number': my_envs has no callable number"),
+        ("my_envs:make_env", {"x": 1}, "env.kwargs: {'x': 1} does not fit my_envs:make_env: got an unexpected keyword"),
+        (
+            "my_envs:make_nothing",
+            {},
+            "env.name: my_envs:make_nothing returned object, which lacks reset, step, merge, finite, "
+            "observation_shapes, action_size, episode_length; it must return a strl_jax.envs.base.Env",
+        ),
+    ],
+)  # fmt: skip
+def test_no_such_environment(my_module, name, kwargs, expected):
+    with pytest.raises(ConfigError) as caught:
+        registry.make_env(EnvConfig(name=name, kwargs=kwargs))
+    assert str(caught.value).startswith(expected)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("brax:antt:mjx", "ant"), ("brax:ant:mjc", "mjx"), ("probe:actin", "action")]
+)
+def test_the_nearest_environment_is_named(name, near):
+    with pytest.raises(ConfigError, match=f"; nearest is {near}$"):
+        registry.make_env(EnvConfig(name=name))
+
+
+def test_a_fault_inside_the_environment_keeps_its_traceback(tmp_path, monkeypatch):
+    (tmp_path / "broken_envs.py").write_text("def make_env():\n    return 1 + 'a'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        registry.make_env(EnvConfig(name="broken_envs:make_env"))
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 10), (3, 3)])
+def test_episode_length(given, expected):
+    config = make(env={"name": "probe:two_groups", "episode_length": given, "pool_fraction": 0.5})
+    env = registry.make_episode_env(config, TwoGroups())
+    assert env.episode_length == expected
+    assert env.pool_fraction == 0.5
+
+
+def test_algorithm_has_the_numbers_of_the_config():
+    config = make(policy={"actor_hidden_dims": [4], "mu_activation": "tanh"}, algorithm={"gamma": 0.5})
+    algorithm = registry.make_algorithm(config, TwoGroups())
+    assert algorithm.config.gamma == 0.5
+    assert algorithm.policy.action_size == 1
+    assert algorithm.policy.actor_hidden_dims == (4,)
+    assert algorithm.policy.mu_activation == "tanh"
+    assert algorithm.policy.log_std is True
+
+
+def test_st_rl_has_a_linear_std():
+    algorithm = registry.make_algorithm(make(compat="st_rl"), TwoGroups())
+    assert algorithm.policy.log_std is False
+    assert algorithm.compat.reuse_permutation is True
+
+
+def test_groups_keep_their_order():
+    groups = {"actor": ["state"], "critic": ["hidden", "state"]}
+    config = make(env={"name": "probe:two_groups", "groups": groups})
+    algorithm = registry.make_algorithm(config, TwoGroups())
+    assert algorithm.groups["actor"].names == ("state",)
+    assert algorithm.groups["critic"].names == ("hidden", "state")
+
+
+def test_a_group_is_everything_in_the_order_of_the_environment():
+    assert registry.make_algorithm(make(), TwoGroups()).groups["actor"].names == ("state", "hidden")
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        (
+            {"env": {"name": "x", "groups": {"actor": ["stat"]}}},
+            "env.groups.actor: 'stat' is not allowed; it must be one of state, hidden; nearest is state",
+        ),
+        (
+            {"env": {"name": "x", "groups": {"critic": ["state", "state"]}}},
+            "env.groups.critic: component 'state' stands twice",
+        ),
+        (
+            {"runner": {"policy_class_name": "ActorCritc"}},
+            "runner.policy_class_name: 'ActorCritc' is not allowed; it must be one of ActorCritic; "
+            "nearest is ActorCritic",
+        ),
+        (
+            {"runner": {"algorithm_class_name": "PPPO"}},
+            "runner.algorithm_class_name: 'PPPO' is not allowed; it must be one of PPO; nearest is PPO",
+        ),
+        (
+            {"algorithm": {"clip_min_std": [0.1, 0.2]}},
+            "algorithm.clip_min_std: [0.1, 0.2] is not allowed; it must be one number, "
+            "or one for each of the 1 actions",
+        ),
+    ],
+)
+def test_no_such_algorithm(sections, expected):
+    with pytest.raises(ConfigError) as caught:
+        registry.make_algorithm(make(**sections), TwoGroups())
+    assert str(caught.value) == expected
+
+
+def sized(num_envs: int, num_steps: int, num_mini_batches: int, **sections) -> Config:
+    runner = {"num_steps_per_env": num_steps, **sections.pop("runner", {})}
+    env = {"name": "x", "num_envs": num_envs}
+    return make(env=env, runner=runner, algorithm={"num_mini_batches": num_mini_batches}, **sections)
+
+
+@pytest.mark.parametrize(
+    ("config", "shards", "expected"),
+    [
+        # 100 = 12 * 8 + 4
+        (sized(100, 1, 1), 8, "env.num_envs: 100 does not divide over 8 devices; nearest is 96 or 104"),
+        (sized(3, 1, 1), 8, "env.num_envs: 3 does not divide over 8 devices; nearest is 8"),
+        (
+            sized(8, 1, 1, runner={"eval_interval": 1, "num_eval_envs": 10}),
+            4,
+            "runner.num_eval_envs: 10 does not divide over 4 devices; nearest is 8 or 12",
+        ),
+        # 8 / 4 environments x 3 steps = 6 samples; all 24 do divide by 4
+        (
+            sized(8, 3, 4),
+            4,
+            "algorithm.num_mini_batches: num_mini_batches 4 does not divide the 6 samples of a shard; "
+            "up to 64 these do: 1, 2, 3, 6",
+        ),
+        (sized(8, 1, 4, compat="st_rl"), 4, "algorithm.num_mini_batches: 4 is more than the 2 samples of a shard"),
+    ],
+)
+def test_shards_that_do_not_fit(config, shards, expected):
+    with pytest.raises(ConfigError) as caught:
+        registry.check_shards(config, shards)
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "shards"),
+    [
+        (sized(8, 3, 6), 4),
+        (sized(8, 3, 4, compat="st_rl"), 4),
+        (sized(8, 1, 1, runner={"num_eval_envs": 10}), 4),
+    ],
+)
+def test_shards_that_fit(config, shards):
+    assert registry.check_shards(config, shards) is None
