@@ -1,0 +1,335 @@
+"""Checkpoints of a run: written in the background, whole or not at all (Orbax).
+
+    RUN_DIR/checkpoints/last/ITERATION/      the newest two, everything needed to go on
+    RUN_DIR/checkpoints/numbered/ITERATION/  all
+    RUN_DIR/checkpoints/best/ITERATION/      the newest one
+
+Each holds one Orbax item for every part of the state (``train``, ``rollout``),
+a flat dict of arrays by path, and ``record``: the caller's meta and the shape,
+dtype and PRNG implementation of every leaf. Types and static fields are not
+saved; they come from the target of a restore.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+import tensorstore
+from orbax.checkpoint.checkpoint_managers import PreservationPolicy
+
+from strl_jax.runners.layout import check_layout, differences, layout, versions
+from strl_jax.runners.leaves import (
+    SHOWN,
+    CheckpointError,
+    abstract,
+    compare,
+    decode,
+    describe,
+    encode,
+    flatten,
+    is_empty,
+)
+
+__all__ = [
+    "CheckpointError",
+    "Checkpointer",
+    "DamagedCheckpointError",
+    "check_layout",
+    "differences",
+    "layout",
+    "versions",
+]
+
+KEEP: dict[str, int | None] = {"last": 2, "numbered": None, "best": 1}
+RECORD = "record"
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint with missing, short or unreadable files."""
+
+
+@dataclass
+class _KeepUpToNewest(PreservationPolicy):
+    """Keeps the ``keep`` highest steps up to the one just saved.
+
+    Higher ones were left by a run that has since gone back to an earlier
+    checkpoint: kept, they would be taken for the newest.
+    """
+
+    keep: int
+
+    def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
+        newest = checkpoints[-1].step  # Orbax appends the one that it has just saved
+        kept = sorted(info.step for info in checkpoints if info.step <= newest)[-self.keep :]
+        return [info.step in kept for info in checkpoints]
+
+
+class Checkpointer:
+    """Writes and reads the checkpoints of one run.
+
+    Every process of a multi-process run makes one for the same shared folder and
+    calls ``save``, ``restore``, ``wait`` and ``close`` in the same order. Nothing
+    is created or cleaned up before the first ``save``: reading the folder of a
+    running training is safe.
+    """
+
+    def __init__(self, run_dir: Path):
+        """Args: run_dir: folder of the run; need not exist yet."""
+        self.run_dir = Path(run_dir).absolute()
+        self._root = self.run_dir / "checkpoints"
+        self._managers: dict[str, ocp.CheckpointManager] = {}
+        self._current: dict[str, set[int]] = {kind: set() for kind in KEEP}  # written or read by this object
+        logger = logging.getLogger("absl")  # where Orbax reports each of its steps
+        logger.setLevel(max(logger.level, logging.WARNING))
+
+    def save(self, kind: str, iteration: int, state: dict[str, Any], meta: dict) -> None:
+        """Starts writing a checkpoint; returns once the state is copied, so that it may be donated.
+
+        Does nothing if this object has already written or restored that iteration
+        of that kind; one left there by somebody else is replaced. Waits for the
+        save before, of any kind, to end.
+
+        Args:
+            kind: ``last``, ``numbered`` or ``best``.
+            state: part -> tree of arrays and numbers; parts can be restored alone.
+            meta: JSON-able; floats come back bit for bit.
+
+        Raises:
+            CheckpointError: unknown kind, meta or state that cannot be written, or
+                the disk refused this save or the one before.
+        """
+        iteration = int(iteration)
+        self._check_kind(kind)
+        self.wait()
+        if iteration in self._current[kind]:
+            return
+        flat = {part: flatten(tree) for part, tree in state.items()}
+        record = {
+            "meta": meta,
+            "leaves": {part: {k: describe(v) for k, v in tree.items()} for part, tree in flat.items()},
+        }
+        items = {RECORD: ocp.args.JsonSave(_json_copy(record))}
+        for part, tree in flat.items():
+            arrays = {path: encode(leaf) for path, leaf in tree.items() if not is_empty(leaf)}
+            if arrays:
+                items[part] = ocp.args.StandardSave(arrays)
+        self._guarded(kind, lambda: self._start(kind, iteration, items))
+        self._remember(kind, iteration)
+
+    def wait(self) -> None:
+        """Returns when everything saved is on disk.
+
+        Raises:
+            CheckpointError: writing failed; what was there before stays, and the
+                next ``save`` starts afresh.
+        """
+        for kind, manager in list(self._managers.items()):
+            self._guarded(kind, manager.wait_until_finished)
+
+    def close(self) -> None:
+        """Waits, then ends the background threads. Call it before the program ends."""
+        self.wait()
+        while self._managers:
+            self._managers.popitem()[1].close()
+
+    def iterations(self, kind: str) -> list[int]:
+        """Iterations with a complete checkpoint, ascending."""
+        return [iteration for iteration in self._found(kind) if self._is_complete(kind, iteration)]
+
+    def latest(self, kind: str = "last") -> int | None:
+        """The newest complete iteration, or None."""
+        return max(self.iterations(kind), default=None)
+
+    def read_meta(self, kind: str, iteration: int) -> dict:
+        """The ``meta`` of a checkpoint.
+
+        Raises:
+            CheckpointError: there is no such checkpoint, or it is damaged.
+        """
+        return self._record(kind, iteration)["meta"]
+
+    def restore(self, kind: str, iteration: int, target: dict[str, Any]) -> dict[str, Any]:
+        """Reads a checkpoint, or some parts of it.
+
+        Args:
+            target: part -> tree with the types and static fields wanted; leaves are
+                ``jax.ShapeDtypeStruct`` or arrays. Arrays come back with the
+                target's shardings (without one: on the first device), NumPy arrays
+                and Python numbers as such.
+
+        Returns:
+            The same parts, with new arrays.
+
+        Raises:
+            DamagedCheckpointError: files are missing, short or unreadable.
+            CheckpointError: there is no such checkpoint, or its leaves differ from
+                the target's; names the first few with both shapes.
+        """
+        self.wait()
+        path = self._path(kind, iteration)
+        saved = self._record(kind, iteration)["leaves"]
+        wanted = {part: flatten(tree) for part, tree in target.items()}
+        _check_same(path, saved, wanted)
+        items = {}
+        for part, tree in wanted.items():
+            arrays = {name: abstract(leaf) for name, leaf in tree.items() if not is_empty(leaf)}
+            if arrays:
+                _check_readable(path / part)
+                items[part] = ocp.args.StandardRestore(arrays)
+        restored = _read(path, items) if items else {}
+        self._remember(kind, int(iteration))
+        return {part: _rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
+
+    def restore_newest(self, kind: str, target: dict[str, Any]) -> tuple[int, dict[str, Any], dict]:
+        """The newest readable checkpoint; warns of each damaged one that it passes over.
+
+        Returns:
+            Its iteration, what ``restore`` gives, and its meta.
+
+        Raises:
+            CheckpointError: none is readable, or the target differs from the newest readable one.
+        """
+        for iteration in reversed(self._found(kind)):
+            try:
+                meta = self.read_meta(kind, iteration)
+                return iteration, self.restore(kind, iteration, target), meta
+            except DamagedCheckpointError as error:
+                warnings.warn(f"{error}; passed over", stacklevel=2)
+        raise CheckpointError(f"{self._root / kind}: no readable checkpoint")
+
+    def _start(self, kind: str, iteration: int, items: Mapping) -> None:
+        if kind not in self._managers:
+            self._managers[kind] = self._manager(kind)
+        manager = self._managers[kind]
+        if iteration in manager.all_steps():
+            manager.delete(iteration)
+        manager.save(iteration, args=ocp.args.Composite(**items), force=True)
+
+    def _manager(self, kind: str) -> ocp.CheckpointManager:
+        keep = KEEP[kind]
+        options = ocp.CheckpointManagerOptions(
+            cleanup_tmp_directories=True,  # left by a run that was killed while it saved
+            save_root_metadata=False,
+            lightweight_initialize=True,
+            # Made in the background, a folder that cannot be made shows as a time-out minutes later.
+            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+            preservation_policy=_KeepUpToNewest(keep) if keep else None,
+        )
+        return ocp.CheckpointManager(self._root / kind, options=options)
+
+    def _guarded(self, kind: str, function: Callable[[], Any]) -> None:
+        try:
+            function()
+        except Exception as error:  # Orbax and TensorStore raise anything, bare Exception included
+            self._managers.pop(kind, None)  # it would raise the same error for ever
+            self._current[kind].clear()
+            raise CheckpointError(f"{self._root / kind}: saving failed: {_first_line(error)}") from error
+
+    def _remember(self, kind: str, iteration: int) -> None:
+        # Kept in memory, not looked up: processes must decide alike, and a shared disk may lag.
+        known = sorted(i for i in self._current[kind] | {iteration} if KEEP[kind] is None or i <= iteration)
+        self._current[kind] = set(known[-KEEP[kind] :] if KEEP[kind] else known)
+
+    def _check_kind(self, kind: str) -> None:
+        if kind not in KEEP:
+            raise CheckpointError(f"unknown kind of checkpoint {kind!r}; known: {', '.join(KEEP)}")
+
+    def _path(self, kind: str, iteration: int) -> Path:
+        self._check_kind(kind)
+        return self._root / kind / str(iteration)
+
+    def _found(self, kind: str) -> list[int]:
+        self._check_kind(kind)
+        directory = self._root / kind
+        return sorted(int(path.name) for path in directory.glob("*") if path.name.isdecimal())
+
+    def _is_complete(self, kind: str, iteration: int) -> bool:
+        try:
+            self._record(kind, iteration)
+        except CheckpointError:
+            return False
+        return True
+
+    def _record(self, kind: str, iteration: int) -> dict:
+        path = self._path(kind, iteration)
+        if not path.is_dir():
+            has = ", ".join(map(str, self.iterations(kind))) or "none"
+            raise CheckpointError(f"{path}: no such checkpoint; there are: {has}")
+        try:
+            record = json.loads((path / RECORD / "metadata").read_text())
+            parts = [
+                part for part, leaves in record["leaves"].items() if not all(0 in v["shape"] for v in leaves.values())
+            ]
+        except (OSError, ValueError, KeyError) as error:
+            raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+        for needed in ["commit_success.txt", *(f"{part}/manifest.ocdbt" for part in parts)]:
+            if not (path / needed).is_file():
+                raise DamagedCheckpointError(f"{path}: damaged: {needed} is missing")
+        return record
+
+
+def _json_copy(value: dict) -> dict:
+    """A copy that later changes do not reach, for a write that happens later."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"meta cannot be written as JSON: {error}") from error
+
+
+def _check_same(path: Path, saved: Mapping, wanted: Mapping) -> None:
+    """Raises ``CheckpointError`` if a wanted part is not there or its leaves differ."""
+    for part in wanted:
+        if part not in saved:
+            raise CheckpointError(f"{path}: holds no {part!r}, only {', '.join(saved)}")
+    lines = [
+        f"{part}/{line}"
+        for part, tree in wanted.items()
+        for line in compare(saved[part], {name: describe(leaf) for name, leaf in tree.items()})
+    ]
+    if lines:
+        more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+        raise CheckpointError(f"{path}: does not fit: {'; '.join(lines[:SHOWN])}{more}")
+
+
+def _check_readable(path: Path) -> None:
+    """Reads every byte of a part once; raises ``DamagedCheckpointError``.
+
+    Orbax would notice too, but with pages of traces from its threads, and with
+    several processes it would leave the others waiting at a barrier.
+    """
+    try:
+        for file in [path / "_METADATA", *(path / "array_metadatas").glob("*")]:
+            json.loads(file.read_text())
+        store = tensorstore.KvStore.open({"driver": "ocdbt", "base": f"file://{path}/"}).result()
+        for read in [store.read(key) for key in store.list().result()]:
+            read.result()
+    except (OSError, ValueError) as error:
+        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+
+
+def _read(path: Path, items: Mapping) -> Mapping:
+    try:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            return reader.restore(path, args=ocp.args.Composite(**items))
+    except (MemoryError, jax.errors.JaxRuntimeError):
+        raise
+    except Exception as error:  # Orbax and TensorStore raise anything, bare Exception included
+        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+
+
+def _rebuild(tree: Any, wanted: Mapping, restored: Mapping | None, saved: Mapping) -> Any:
+    """``tree`` with its leaves (``wanted``, by path) replaced by what was read."""
+    restored = restored or {}
+    leaves = [decode(restored.get(path), saved[path], leaf) for path, leaf in wanted.items()]
+    return jax.tree.unflatten(jax.tree.structure(tree), leaves)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return (lines[0] if lines else type(error).__name__)[:200]

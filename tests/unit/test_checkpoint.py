@@ -1,0 +1,499 @@
+"""Checkpoints: what comes back, what is kept, what a kill or damage leaves."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from strl_jax.observations import Segments
+from strl_jax.runners.checkpoint import (
+    Checkpointer,
+    CheckpointError,
+    DamagedCheckpointError,
+    check_layout,
+    differences,
+    layout,
+    versions,
+)
+from strl_jax.types import EnvState, EpisodeState, EpisodeSums, RolloutState, RunningStats, TrainState
+
+ENVS = 4
+
+
+def train_state(value: float = 1.0, width: int = 3) -> TrainState:
+    """Small, with every kind of leaf that a training has."""
+    return TrainState(
+        params={"policy": {"params": {"log_std": jnp.full(width, float(value)), "kernel": jnp.ones((2, width)) / 3}}},
+        opt_state={"policy": (jnp.int32(7), {"mu": jnp.array([-0.0, jnp.inf, jnp.nan])})},
+        learning_rate={"policy": jnp.float32(1e-3)},
+        iteration=jnp.int32(value),
+        stats={"actor": {"state": RunningStats(mean=jnp.zeros(2), var=jnp.ones(2), count=jnp.float32(5))}},
+    )
+
+
+def rollout_state(seed: int = 0) -> RolloutState:
+    env = EnvState(
+        physics={"q": jnp.arange(2.0 * ENVS).reshape(ENVS, 2), "contact": jnp.zeros((ENVS, 0), jnp.int32)},
+        obs={"state": jnp.full((ENVS, 2), 0.1, jnp.bfloat16)},
+        reward=jnp.full(ENVS, jnp.nan),
+        terminated=jnp.array([True, False, True, True]),
+        timeout=jnp.zeros(ENVS, bool),
+        metrics={},
+        extras={},
+    )
+    return RolloutState(
+        env=EpisodeState(env=env, step=jnp.arange(ENVS, dtype=jnp.int32)),
+        carry={},
+        reset=jnp.ones(ENVS, bool),
+        episode=EpisodeSums(reward=jnp.zeros(ENVS), length=jnp.zeros(ENVS, jnp.int32), metrics={}),
+        discounted=jnp.zeros(ENVS),
+        key=jax.random.split(jax.random.key(seed), ENVS),
+    )
+
+
+def both(value: float = 1.0) -> dict:
+    return {"train": train_state(value), "rollout": rollout_state(int(value))}
+
+
+def shapes_of(tree):
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), tree)
+
+
+def raw(leaf) -> tuple:
+    """Everything about a leaf, bits included."""
+    key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    data = np.asarray(jax.random.key_data(leaf) if key else leaf)
+    return str(leaf.dtype), leaf.shape, data.tobytes()
+
+
+def assert_same(got, expected):
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    assert [raw(x) for x in jax.tree.leaves(got)] == [raw(x) for x in jax.tree.leaves(expected)]
+
+
+def mesh_of(count: int) -> Mesh:
+    return Mesh(np.asarray(jax.devices()[:count]), ("env",))
+
+
+def place(state: dict, mesh: Mesh) -> dict:
+    return {
+        "train": jax.device_put(state["train"], NamedSharding(mesh, P())),
+        "rollout": jax.device_put(state["rollout"], NamedSharding(mesh, P("env"))),
+    }
+
+
+@pytest.fixture
+def checkpointer(tmp_path):
+    made = Checkpointer(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def saved_run(tmp_path_factory) -> Path:
+    """A run with ``last`` 10 and 20; copy it before damaging it."""
+    run_dir = tmp_path_factory.mktemp("run")
+    made = Checkpointer(run_dir)
+    for iteration in (10, 20):
+        made.save("last", iteration, both(iteration), {"at": iteration})
+    made.close()
+    return run_dir
+
+
+@pytest.fixture
+def run_copy(saved_run, tmp_path) -> Path:
+    shutil.copytree(saved_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_everything_comes_back_bit_for_bit_with_its_types(checkpointer):
+    state = both()
+    checkpointer.save("last", 3, state, {})
+    restored = checkpointer.restore("last", 3, shapes_of(state))
+    assert_same(restored, state)
+    assert isinstance(restored["rollout"].env.env, EnvState)
+    assert isinstance(restored["train"].opt_state["policy"], tuple)
+    draw = jax.random.normal(restored["rollout"].key[1])
+    assert draw == jax.random.normal(state["rollout"].key[1])
+
+
+def test_other_key_implementations_numbers_and_numpy(checkpointer):
+    state = {"train": {"key": jax.random.key(3, impl="rbg"), "count": 2**40, "flag": True, "host": np.float64(1) / 3}}
+    checkpointer.save("last", 0, state, {})
+    restored = checkpointer.restore("last", 0, state)["train"]
+    assert restored["count"] == 2**40
+    assert restored["flag"] is True
+    assert restored["host"].dtype == np.float64
+    assert restored["host"] == np.float64(1) / 3
+    assert raw(restored["key"]) == raw(state["train"]["key"])
+    with pytest.raises(CheckpointError, match=r"train/key: saved key<rbg>\[\], wanted key<fry>\[\]"):
+        checkpointer.restore("last", 0, {"train": state["train"] | {"key": jax.random.key(0)}})
+
+
+def test_a_part_can_be_restored_alone(checkpointer):
+    state = both()
+    checkpointer.save("last", 1, state, {})
+    checkpointer.save("numbered", 1, {"train": state["train"]}, {})
+    for kind in ("last", "numbered"):
+        assert_same(checkpointer.restore(kind, 1, {"train": shapes_of(state["train"])}), {"train": state["train"]})
+    with pytest.raises(CheckpointError, match="holds no 'rollout', only train"):
+        checkpointer.restore("numbered", 1, shapes_of(state))
+
+
+def test_a_part_without_any_entry(checkpointer):
+    state = {"train": train_state(), "rollout": {"contact": jnp.zeros((ENVS, 0)), "carry": {}}}
+    checkpointer.save("last", 1, state, {})
+    assert checkpointer.iterations("last") == []  # still being written, or not
+    checkpointer.wait()
+    assert checkpointer.iterations("last") == [1]
+    assert_same(checkpointer.restore("last", 1, shapes_of(state)), state)
+
+
+def test_meta_comes_back_exactly(checkpointer):
+    meta = {"x": [0.1, 1 / 3, 5e-324, -0.0, 2**70, None, True], "nan": float("nan"), "inf": float("-inf"), "é": "\n"}
+    checkpointer.save("best", 2, {"train": train_state()}, meta)
+    meta["x"].append("changed after the call")
+    checkpointer.wait()
+    read = checkpointer.read_meta("best", 2)
+    assert np.isnan(read.pop("nan"))
+    assert repr(read) == repr({"x": [0.1, 1 / 3, 5e-324, -0.0, 2**70, None, True], "inf": float("-inf"), "é": "\n"})
+    with pytest.raises(CheckpointError, match="meta cannot be written as JSON"):
+        checkpointer.save("best", 3, {"train": train_state()}, {"x": np.float32(1)})
+
+
+def test_what_is_kept(checkpointer):
+    for iteration in (5, 10, 100, 105):  # not in the order of their names
+        for kind in ("last", "numbered", "best"):
+            checkpointer.save(kind, iteration, {"train": {"x": jnp.int32(iteration)}}, {})
+    checkpointer.wait()
+    assert checkpointer.iterations("last") == [100, 105]
+    assert checkpointer.iterations("numbered") == [5, 10, 100, 105]
+    assert checkpointer.iterations("best") == [105]
+    assert [checkpointer.latest(kind) for kind in ("last", "best")] == [105, 105]
+
+
+def test_saving_the_same_iteration_again_changes_nothing(run_copy):
+    run = Checkpointer(run_copy)
+    run.restore("last", 20, {"train": train_state()})
+    run.save("last", 20, both(99), {"at": "again"})
+    run.save("last", 30, both(30), {"at": 30})
+    run.save("last", 30, both(99), {"at": "again"})
+    run.close()
+    assert [run.read_meta("last", i)["at"] for i in run.iterations("last")] == [20, 30]
+
+
+def test_a_run_that_went_back_leaves_the_later_ones_behind(run_copy):
+    run = Checkpointer(run_copy)
+    run.restore("last", 10, {"train": train_state()})
+    run.save("last", 15, both(15), {"at": 15})
+    run.wait()
+    assert run.iterations("last") == [10, 15]  # not 20: it is no longer the future of this run
+    run.save("last", 20, both(21), {"at": "second time"})
+    run.close()
+    assert run.iterations("last") == [15, 20]
+    assert run.read_meta("last", 20) == {"at": "second time"}
+
+
+def test_an_iteration_of_an_earlier_run_is_replaced(run_copy):
+    run = Checkpointer(run_copy)
+    run.restore("last", 10, {"train": train_state()})
+    run.save("last", 20, both(21), {"at": "second time"})
+    run.close()
+    assert run.iterations("last") == [10, 20]
+    assert run.read_meta("last", 20) == {"at": "second time"}
+    assert run.restore("last", 20, both())["train"].iteration == 21
+
+
+def test_donation_after_the_call_does_not_reach_the_file(checkpointer):
+    update = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)
+    state = {"w": jnp.zeros((512, 512)), "i": jnp.int32(0)}
+    other = jax.tree.map(jnp.copy, state)
+    update(other)
+    assert other["w"].is_deleted()  # the program does take over its argument, and is compiled now
+    checkpointer.save("last", 0, {"train": state}, {})
+    for _ in range(20):
+        state = update(state)
+    assert float(state["w"][0, 0]) == 20.0
+    restored = checkpointer.restore("last", 0, {"train": shapes_of(state)})["train"]
+    assert float(jnp.abs(restored["w"]).max()) == 0.0
+    assert int(restored["i"]) == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 1), (1, 2), (2, 4)])
+def test_arrays_take_the_shardings_of_the_target(checkpointer, before, after):
+    checkpointer.save("last", 0, place(both(), mesh_of(before)), {})
+    target = place(both(5), mesh_of(after))
+    restored = checkpointer.restore("last", 0, shapes_of(target))
+    assert_same(restored, both())
+    for got, wanted in zip(jax.tree.leaves(restored), jax.tree.leaves(target), strict=True):
+        assert got.sharding == wanted.sharding
+    assert len(restored["rollout"].key.sharding.device_set) == after
+
+
+def test_a_target_of_another_shape_is_named(run_copy):
+    run = Checkpointer(run_copy)
+    with pytest.raises(CheckpointError) as caught:
+        run.restore("last", 20, {"train": train_state(width=4)})
+    message = str(caught.value)
+    assert "train/params/policy/params/kernel: saved float32[2,3], wanted float32[2,4]" in message
+    assert "train/params/policy/params/log_std: saved float32[3], wanted float32[4]" in message
+    assert "\n" not in message
+    other = train_state().replace(learning_rate={"rnd": jnp.float32(0)}, iteration=jnp.float32(0))
+    with pytest.raises(CheckpointError) as caught:
+        run.restore_newest("last", {"train": other})  # another tree is no damage: nothing is passed over
+    assert "train/iteration: saved int32[], wanted float32[]" in str(caught.value)
+    assert "train/learning_rate/policy: saved float32[], wanted nothing" in str(caught.value)
+    assert "train/learning_rate/rnd: saved nothing, wanted float32[]" in str(caught.value)
+
+
+def test_an_error_names_five_leaves_at_most(run_copy):
+    with pytest.raises(CheckpointError, match=r"train/b4: .*; and \d+ more$"):
+        Checkpointer(run_copy).restore("last", 20, {"train": {f"b{i}": jnp.zeros(1) for i in range(9)}})
+
+
+def test_what_is_not_there(checkpointer, run_copy):
+    assert checkpointer.iterations("last") == []
+    assert checkpointer.latest("best") is None
+    with pytest.raises(CheckpointError, match="no readable checkpoint"):
+        checkpointer.restore_newest("last", {"train": train_state()})
+    with pytest.raises(CheckpointError, match="no such checkpoint; there are: 10, 20"):
+        Checkpointer(run_copy).restore("last", 15, {"train": train_state()})
+    with pytest.raises(CheckpointError, match="unknown kind of checkpoint 'newest'; known: last, numbered, best"):
+        checkpointer.latest("newest")
+
+
+def damage_files(step: Path) -> list[Path]:
+    """Files without which the training state cannot be read."""
+    data = max((step / "train").rglob("d/*"), key=lambda file: file.stat().st_size)
+    return [step / "record/metadata", step / "train/manifest.ocdbt", step / "train/_METADATA", data]
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "empty"])
+@pytest.mark.parametrize("which", range(4))
+def test_a_damaged_checkpoint_is_passed_over(run_copy, which, how):
+    file = damage_files(run_copy / "checkpoints/last/20")[which]
+    content = file.read_bytes()
+    file.unlink()
+    if how != "missing":
+        file.write_bytes(content[: len(content) // 2 if how == "short" else 0])
+    run = Checkpointer(run_copy)
+    with pytest.raises(DamagedCheckpointError, match=r"last/20.*damaged"):
+        run.restore("last", 20, both())
+    with pytest.warns(UserWarning, match=r"last/20.*passed over"):
+        iteration, state, meta = run.restore_newest("last", shapes_of(both()))
+    assert (iteration, meta) == (10, {"at": 10})
+    assert_same(state, both(10))
+    run.save("last", 15, both(15), {"at": 15})
+    run.save("last", 20, both(20), {"at": "whole again"})
+    run.close()
+    assert run.iterations("last") == [15, 20]
+    assert run.restore_newest("last", both())[2] == {"at": "whole again"}
+
+
+def test_all_damaged(run_copy):
+    for file in (run_copy / "checkpoints/last").glob("*/record/metadata"):
+        file.unlink()
+    run = Checkpointer(run_copy)
+    assert run.iterations("last") == []
+    with pytest.warns(UserWarning, match="passed over"), pytest.raises(CheckpointError, match="no readable"):
+        run.restore_newest("last", both())
+
+
+def test_what_a_kill_leaves_is_not_offered_and_goes_with_the_next_save(run_copy):
+    last = run_copy / "checkpoints/last"
+    leftover = last / "30.orbax-checkpoint-tmp"
+    shutil.copytree(last / "20", leftover)
+    (leftover / "commit_success.txt").unlink()
+    shutil.copytree(last / "20", last / "5")  # its deletion was cut short
+    (last / "5/commit_success.txt").unlink()
+    run = Checkpointer(run_copy)
+    assert run.iterations("last") == [10, 20]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run.restore_newest("last", both())[0] == 20
+    assert leftover.exists()  # reading changes nothing: the writer may still be alive
+    run.save("last", 30, both(30), {})
+    run.close()
+    assert run.iterations("last") == [20, 30]
+    assert not leftover.exists()
+
+
+def test_a_disk_that_refuses_gives_one_line_and_may_recover(run_copy):
+    run = Checkpointer(run_copy)
+    run.save("last", 30, both(30), {})
+    run.wait()
+    folder = run_copy / "checkpoints/last"
+    folder.rename(run_copy / "aside")
+    folder.write_text("a file in the way")
+    with pytest.raises(CheckpointError, match="last: saving failed: ") as caught:
+        run.save("last", 40, both(40), {})
+    assert "\n" not in str(caught.value)
+    folder.unlink()
+    (run_copy / "aside").rename(folder)
+    run.save("last", 40, both(40), {})
+    run.close()
+    assert run.iterations("last") == [30, 40]
+
+
+SAVE_FOREVER = """
+import sys, jax.numpy as jnp
+from strl_jax.runners.checkpoint import Checkpointer
+run = Checkpointer(sys.argv[1])
+start = run.latest("last") or 0
+for i in range(start + 1, start + 100_000):
+    run.save("last", i, {"train": {"w": jnp.full((128, 128), float(i)), "i": jnp.int32(i)}}, {"i": i})
+    if i == start + 3:
+        print("going", flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_checkpoint_that_restores(tmp_path):
+    target = {"train": {"w": jnp.zeros((128, 128)), "i": jnp.int32(0)}}
+    newest = 0
+    for extra in (0.0, 0.05, 0.13):
+        with subprocess.Popen(
+            [sys.executable, "-c", SAVE_FOREVER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout.readline() == b"going\n", process.stderr.read()
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(extra)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert process.stderr.read() == b""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            iteration, state, meta = Checkpointer(tmp_path).restore_newest("last", target)
+        assert iteration >= newest + 2
+        assert meta == {"i": iteration}
+        assert int(state["train"]["i"]) == iteration
+        assert bool((state["train"]["w"] == iteration).all())
+        newest = iteration
+
+
+TWO_PROCESSES = """
+import sys
+import jax
+jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
+import jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from strl_jax.runners.checkpoint import Checkpointer
+mesh = Mesh(np.asarray(jax.devices()), ("env",))
+def build(x):
+    keys = jax.random.split(jax.random.key(1), 4)
+    return {"train": {"w": jnp.full(3, x)}, "rollout": {"q": x + jnp.arange(4.0), "e": jnp.zeros((4, 0)), "key": keys}}
+specs = {"train": NamedSharding(mesh, P()), "rollout": NamedSharding(mesh, P("env"))}
+build = jax.jit(build, out_shardings=specs)
+run = Checkpointer(sys.argv[1])
+for i in range(1, 4):
+    run.save("last", i, build(float(i)), {"i": i})
+    run.save("numbered", i, {"train": build(float(i))["train"]}, {"i": i})
+run.save("last", 3, build(9.0), {"i": 9})
+i, state, meta = run.restore_newest("last", build(0.0))
+assert (i, meta) == (3, {"i": 3})
+same = jax.jit(lambda a, b: jnp.all(a["rollout"]["q"] == b["rollout"]["q"]), out_shardings=specs["train"])
+assert bool(same(state, build(3.0)))
+assert state["rollout"]["key"].sharding == specs["rollout"]
+run.close()
+"""
+
+
+def test_two_processes_write_what_one_reads(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    command = [sys.executable, "-c", TWO_PROCESSES, str(tmp_path), f"127.0.0.1:{port}"]
+    running = [subprocess.Popen([*command, str(i)], env=env, stderr=subprocess.PIPE, text=True) for i in range(2)]
+    errors = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0], errors
+    run = Checkpointer(tmp_path)
+    assert (run.iterations("last"), run.iterations("numbered")) == ([2, 3], [1, 2, 3])
+    target = {
+        "train": {"w": jnp.zeros(3)},
+        "rollout": {"q": jnp.zeros(4), "e": jnp.zeros((4, 0)), "key": jax.random.split(jax.random.key(0), 4)},
+    }
+    state = run.restore("last", 3, target)
+    assert state["rollout"]["q"].tolist() == [3.0, 4.0, 5.0, 6.0]  # 3 + [0, 1, 2, 3]
+    assert raw(state["rollout"]["key"]) == raw(jax.random.split(jax.random.key(1), 4))
+
+
+def algorithm(**groups):
+    segments = {name: Segments(tuple(parts), tuple(parts.values())) for name, parts in groups.items()}
+    return SimpleNamespace(groups=segments, policy=SimpleNamespace(action_size=2))
+
+
+def test_layout_is_json_and_equal_to_itself():
+    current = layout(algorithm(actor={"lin": (3,), "scan": (4, 5)}, critic={"lin": (3,)}))
+    assert current == {"groups": {"actor": {"lin": [3], "scan": [4, 5]}, "critic": {"lin": [3]}}, "action_size": 2}
+    check_layout(json.loads(json.dumps(current)), current)
+
+
+@pytest.mark.parametrize(
+    ("groups", "lines"),
+    [
+        (
+            {"actor": {"lin": (3,), "scan": (4, 6)}},
+            ["observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, shape (4, 6) now"],
+        ),
+        (
+            {"actor": {"lin": (3,), "ang": (2,)}},
+            [
+                "observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, absent now",
+                "observation group 'actor', component 'ang': absent in the checkpoint, shape (2,) now",
+            ],
+        ),
+        (
+            {"actor": {"scan": (4, 5), "lin": (3,)}},
+            [
+                "observation group 'actor', order: lin shape (3,), scan shape (4, 5) in the checkpoint,"
+                " scan shape (4, 5), lin shape (3,) now"
+            ],
+        ),
+        (
+            {"critic": {"lin": (3,), "scan": (4, 5)}},
+            ["observation group 'actor': only in the checkpoint", "observation group 'critic': only now"],
+        ),
+    ],
+)
+def test_another_layout_is_named(groups, lines):
+    saved = layout(algorithm(actor={"lin": (3,), "scan": (4, 5)}))
+    with pytest.raises(CheckpointError) as caught:
+        check_layout(saved, layout(algorithm(**groups)))
+    assert str(caught.value).splitlines() == lines
+
+
+def test_another_action_size_is_named():
+    saved = layout(algorithm(actor={"lin": (3,)}))
+    with pytest.raises(CheckpointError, match=r"^action size: 2 in the checkpoint, 12 now$"):
+        check_layout(saved, saved | {"action_size": 12})
+
+
+def test_versions_can_be_stored():
+    found = json.loads(json.dumps(versions()))
+    assert found["jax"] == jax.__version__
+    assert found["platform"] == "cpu"
+    assert found["device_count"] == jax.device_count()
+    assert {"python", "strl_jax", "orbax-checkpoint", "mujoco-mjx"} <= found.keys()
+
+
+def test_what_makes_a_resumed_run_differ():
+    meta = {"versions": versions(), "shards": 4}
+    assert differences(meta, 4) == []
+    meta["versions"] |= {"jax": "0.1.0", "device_count": 99}
+    assert differences(meta, 2) == [
+        "saved on 4 shards, goes on with 2: not bit for bit the same run",
+        f"saved with jax 0.1.0, goes on with {jax.__version__}: may differ in the last bits",
+    ]
