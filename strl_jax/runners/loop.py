@@ -13,6 +13,7 @@ from jax.experimental import multihost_utils
 from strl_jax.config import to_dict
 from strl_jax.runners import scalars
 from strl_jax.runners.console import Console
+from strl_jax.runners.git_state import store_code_state
 from strl_jax.runners.programs import time_update
 from strl_jax.runners.signals import StopFlag
 from strl_jax.runners.writers import make_writers
@@ -26,8 +27,6 @@ class Pending:
 
     iteration: int
     metrics: Any
-    evaluation: Any = None
-    candidate: Any = None  # train state to keep should the evaluation be the best
 
 
 class Loop:
@@ -61,6 +60,7 @@ class Loop:
         runner, config = self.runner, self.runner.config.runner
         with StopFlag() as stop, Console(self.last, self.first, quiet=not self.leader) as self.console:
             if runner.log_dir is not None and self.leader:
+                store_code_state(runner.log_dir, runner.repositories, warn=self.console.warn)
                 self.writers = make_writers(
                     config.logger,
                     runner.log_dir,
@@ -88,14 +88,10 @@ class Loop:
             if runner.stopped_by:
                 break
             runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
-            current = Pending(iteration, metrics)
-            if self._due(config.eval_interval, iteration):
-                current.evaluation = runner.dispatch_evaluation(iteration)
-                current.candidate = jax.tree.map(jnp.copy, runner.train_state)
             if pending is not None:
                 self._read(pending)
-            pending = current
-            if self._due(config.last_interval, iteration) or self._due(config.save_interval, iteration):
+            pending = Pending(iteration, metrics)
+            if self._due(iteration, config.eval_interval, config.last_interval, config.save_interval):
                 self._read(pending)
                 pending = None
                 self._save(iteration)
@@ -121,16 +117,17 @@ class Loop:
         values["Train/mean_episode_length"] = progress.lengths.mean()
         values["Train/env_steps"] = float(progress.env_steps)
         values["Train/wall_clock"] = progress.seconds
-        if pending.evaluation is not None:
+        evaluated = self._due(pending.iteration, runner.config.runner.eval_interval)
+        if evaluated:
             with self._aside("evaluation"):
-                values |= runner.take_evaluation(pending.evaluation)
-                self._judge(values, pending)
+                values |= runner.evaluation()
+                self._judge(values["Eval/mean_return"])
         if values["Loss/skipped_updates"]:
             self.console.warn(
                 f"iteration {pending.iteration}: {values['Loss/skipped_updates']:.0f} updates had a gradient that "
                 "was not finite and were skipped"
             )
-        if self._due(runner.config.runner.log_interval, pending.iteration) or pending.evaluation is not None:
+        if evaluated or self._due(pending.iteration, runner.config.runner.log_interval):
             for writer in self.writers:
                 writer.write(pending.iteration, values)
         self.console.update(pending.iteration, values)
@@ -151,24 +148,24 @@ class Loop:
             values["Perf/memory_bytes"] = memory
         return values
 
-    def _judge(self, values: dict[str, float], pending: Pending) -> None:
-        progress, score = self.runner.progress, values["Eval/mean_return"]
+    def _judge(self, score: float) -> None:
+        runner, progress = self.runner, self.runner.progress
         if self.trial is not None:
-            self.trial.report(self.runner.metrics_velrmsd, pending.iteration)
+            self.trial.report(runner.metrics_velrmsd, progress.iteration)
         if math.isnan(score) or (progress.best_score is not None and score <= progress.best_score):
             return
         progress.best_score = score
-        if self.runner.checkpointer is not None:
-            self.runner.save("best", pending.candidate)
+        if runner.checkpointer is not None:
+            runner.save("best")
 
     def _save(self, iteration: int) -> None:
         runner, config = self.runner, self.runner.config.runner
         if runner.checkpointer is None:
             return
         with self._aside("save"):
-            if self._due(config.last_interval, iteration):
+            if self._due(iteration, config.last_interval):
                 runner.save("last")
-            if self._due(config.save_interval, iteration):
+            if self._due(iteration, config.save_interval):
                 runner.save("numbered")
 
     def _split_time(self, iteration: int) -> None:
@@ -204,8 +201,9 @@ class Loop:
             runner.checkpointer.wait()
 
     @staticmethod
-    def _due(interval: int, iteration: int) -> bool:
-        return bool(interval) and iteration % interval == 0
+    def _due(iteration: int, *intervals: int) -> bool:
+        """Whether one of the intervals ends here; 0 never does."""
+        return any(interval and iteration % interval == 0 for interval in intervals)
 
     @staticmethod
     def _agreed(name: str | None) -> str | None:

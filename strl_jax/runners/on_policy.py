@@ -13,7 +13,6 @@ import strl_jax
 from strl_jax import registry
 from strl_jax.config import Config, from_dict, to_dict
 from strl_jax.runners import checkpoint, scalars
-from strl_jax.runners.git_state import store_code_state
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
@@ -71,7 +70,7 @@ class OnPolicyRunner:
         self.train_state = self.rollout_state = None
         self.metrics_velrmsd = self.metrics_CoT = math.nan
         self.stopped_by: str | None = None
-        self._repositories: list[str | Path] = [Path(strl_jax.__file__).parent, *runner.git_repos]
+        self.repositories: list[str | Path] = [Path(strl_jax.__file__).parent, *runner.git_repos]
 
     def open(self, log_dir: str | Path) -> None:
         """Writes logs and checkpoints into this run folder from now on."""
@@ -105,8 +104,6 @@ class OnPolicyRunner:
             init = self.programs.get("init", random_lengths=init_at_random_ep_len)
             key = jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0])
             self.train_state, self.rollout_state = init(key)
-        if self.log_dir is not None and jax.process_index() == 0:
-            store_code_state(self.log_dir, self._repositories)
         Loop(self, num_learning_iterations, trial).run()
         return self.metrics_velrmsd, self.metrics_CoT
 
@@ -117,25 +114,18 @@ class OnPolicyRunner:
             ``Eval/*`` scalars: mean, std, min and max of return and length, and the
             environment's metrics.
         """
-        return self.take_evaluation(self.dispatch_evaluation(self.progress.iteration))
-
-    def dispatch_evaluation(self, iteration: int):
-        """Starts an evaluation and returns its arrays without waiting for them."""
         evaluate = self.programs.get("evaluate")
-        key = jax.random.fold_in(jax.random.key(self.config.seed), iteration + 1)
-        return evaluate(self.train_state, jax.device_put(key, evaluate.input_shardings[0][1]))
-
-    def take_evaluation(self, result) -> dict[str, float]:
-        """Waits for an evaluation and keeps its scalars."""
+        key = jax.random.fold_in(jax.random.key(self.config.seed), self.progress.iteration)
+        result = evaluate(self.train_state, jax.device_put(key, evaluate.input_shardings[0][1]))
         values = scalars.from_evaluation(jax.device_get(result))
         self.progress.evaluation = values
         self.metrics_velrmsd = values.get("Eval/metric/tracking_error", math.nan)
         self.metrics_CoT = values.get("Eval/metric/CoT", math.nan)
         return values
 
-    def save(self, kind: str = "last", train_state=None) -> None:
+    def save(self, kind: str = "last") -> None:
         """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy)."""
-        state = {"train": self.train_state if train_state is None else train_state}
+        state = {"train": self.train_state}
         if kind == "last":
             state["rollout"] = self.rollout_state
         meta = {
@@ -161,11 +151,12 @@ class OnPolicyRunner:
         Raises:
             CheckpointError: nothing there, or of another observation layout.
         """
-        source = checkpoint.Checkpointer(Path(path))
-        try:
-            return self._load(source, load_optimizer)
-        finally:
+        own = self.checkpointer
+        source = own if own is not None and own.run_dir == Path(path) else checkpoint.Checkpointer(Path(path))
+        lines = self._load(source, load_optimizer)
+        if source is not own:
             source.close()
+        return lines
 
     def _load(self, source: checkpoint.Checkpointer, load_optimizer: bool) -> list[str]:
         newest = source.latest("last")
@@ -208,7 +199,7 @@ class OnPolicyRunner:
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
         """Stores the git state of this repository too when ``learn`` starts."""
-        self._repositories.append(repo_file_path)
+        self.repositories.append(repo_file_path)
 
     def close(self) -> None:
         """Waits for checkpoints under way and lets threads go."""

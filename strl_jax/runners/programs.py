@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -72,8 +73,9 @@ class Programs:
 
     def _lower_update(self):
         update = train_step.make_update(self._algorithm, self._mesh)
-        return update.lower(self.states[0], self.rollout_shapes(), self._key())
+        return update.lower(self.states[0], self.rollout_shapes, self._key())
 
+    @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
         collect = train_step.make_collect(self._env, self._algorithm, self._mesh, self._num_steps)
@@ -91,7 +93,7 @@ def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
     update = programs.get("update")
     _, rollout_shardings, _ = update.input_shardings[0]
     rollout = jax.tree.map(
-        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), programs.rollout_shapes(), rollout_shardings
+        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), programs.rollout_shapes, rollout_shardings
     )
     key = jax.device_put(jax.random.key(0), update.input_shardings[0][2])
     seconds = []
