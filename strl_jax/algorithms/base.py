@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from strl_jax.algorithms import schedules
+from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
@@ -63,7 +63,7 @@ class Algorithm:
         start = self.learning_rate(jnp.int32(0))
         return TrainState(
             params=params,
-            opt_state={name: optimizer.init(params[name]) for name, optimizer in self.optimizers.items()},
+            opt_state={name: optimizers.init(optimizer, params[name]) for name, optimizer in self.optimizers.items()},
             learning_rate=dict.fromkeys(self.optimizers, start),
             iteration=jnp.int32(0),
             stats=stats,

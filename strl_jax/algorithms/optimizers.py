@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
     "Adam": lambda: optax.adam(1.0),
@@ -33,28 +34,33 @@ def make(name: str, max_grad_norm: float, norm_eps: float = 0.0) -> optax.Gradie
     return optax.chain(clip, OPTIMIZERS[name]())
 
 
+def init(optimizer: optax.GradientTransformation, params):
+    """State of the optimiser over all parameters as one flat vector, as ``step`` wants it."""
+    return optimizer.init(ravel_pytree(params)[0])
+
+
 def step(optimizer: optax.GradientTransformation, params, grads, opt_state, learning_rate):
     """One update; parameters and state stay as they are where the gradient is not finite.
+
+    The optimiser sees one flat vector: a few kernels, not a few for every weight.
 
     Returns:
         parameters, optimiser state, gradient norm before clipping, and whether
         the update was skipped (bool).
     """
-    norm = optax.global_norm(grads)
+    flat, unravel = ravel_pytree(grads)
+    norm = optax.tree.norm(flat)
     ok = jnp.isfinite(norm)
-    updates, new_state = optimizer.update(grads, opt_state, params)
-    new_params = optax.apply_updates(params, jax.tree.map(lambda u: learning_rate * u, updates))
-
-    def keep(new, old):
-        return jax.tree.map(lambda a, b: jnp.where(ok, a, b), new, old)
-
-    return keep(new_params, params), keep(new_state, opt_state), norm, ~ok
+    updates, new_state = optimizer.update(flat, opt_state, ravel_pytree(params)[0])
+    updates = unravel(jnp.where(ok, learning_rate * updates, 0.0))
+    new_state = jax.tree.map(lambda new, old: jnp.where(ok, new, old), new_state, opt_state)
+    return optax.apply_updates(params, updates), new_state, norm, ~ok
 
 
 def _clip_like_torch(max_norm: float, eps: float) -> optax.GradientTransformation:
     def update(grads, state, params=None):
         del params
-        scale = jnp.minimum(1.0, max_norm / (optax.global_norm(grads) + eps))
+        scale = jnp.minimum(1.0, max_norm / (optax.tree.norm(grads) + eps))
         return jax.tree.map(lambda g: g * scale, grads), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from strl_jax.sharding import axis_size, psum
 from strl_jax.types import Array
 
+UNROLL = 32  # steps of a scan over time that become one kernel: the loop costs more than its arithmetic
+
 
 def gae(
     reward: Array, value: Array, done: Array, last_value: Array, *, gamma: float, lam: float, valid: Array | None = None
@@ -40,7 +42,7 @@ def gae(
         advantage = delta + gamma * lam * going * advantage
         return advantage, advantage
 
-    _, advantage = jax.lax.scan(step, jnp.zeros_like(last_value), (delta, going), reverse=True)
+    _, advantage = jax.lax.scan(step, jnp.zeros_like(last_value), (delta, going), reverse=True, unroll=UNROLL)
     return advantage, advantage + value
 
 

@@ -10,8 +10,21 @@ from flax import linen as nn
 from strl_jax.modules.initializers import dense
 from strl_jax.types import Array
 
+
+@jax.custom_jvp
+def elu(x: Array) -> Array:
+    """x where positive, exp(x) - 1 elsewhere; its slope comes from the output, which is in memory anyway."""
+    return jnp.where(x > 0, x, jnp.expm1(jnp.minimum(x, 0.0)))
+
+
+@elu.defjvp
+def _elu_jvp(primals, tangents):
+    y = elu(*primals)
+    return y, tangents[0] * jnp.where(y > 0, 1.0, y + 1.0)
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "elu": jax.nn.elu,
+    "elu": elu,
     "selu": jax.nn.selu,
     "relu": jax.nn.relu,
     "crelu": jax.nn.relu,  # st_rl's alias, not the concatenated one

@@ -1,0 +1,115 @@
+"""Episode sums of a rollout and what the log says of it, after the steps: one pass, outside their loop."""
+
+import jax
+import jax.numpy as jnp
+
+from strl_jax.algorithms.returns import UNROLL
+from strl_jax.sharding import all_gather, psum
+from strl_jax.types import Array, EpisodeSums
+
+WINDOW = 100  # finished episodes reported per shard and iteration, the length of st_rl's window
+
+
+def stack_metrics(metrics: dict[str, Array]) -> Array:
+    """Metrics ``name -> [B]`` as one ``[B, K]`` in the order of their sorted names: one write a step, not K."""
+    if not metrics:
+        return jnp.zeros((0,))
+    return jnp.stack([metrics[name] for name in sorted(metrics)], axis=-1)
+
+
+def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Array, gamma: float):
+    """Sums of the running episodes through T steps.
+
+    Args:
+        sums: as they stood before the first step, leaves ``[B]``.
+        discounted: ``[B]``, running discounted return.
+        record: ``reward``, ``done``, ``valid``, each ``[T, B]``.
+        metrics: ``[T, B, K]``, see ``stack_metrics``; ``[T, 0]`` for none.
+        gamma: discount.
+
+    Returns:
+        Sums and discounted return after the last step; and a log: ``reward``,
+        ``length``, ``discounted`` as they stood after each step and before its
+        reset ``[T, B]``, ``finished`` bool ``[T, B]``, and ``totals``, name -> sum
+        of the metric over all steps of finished episodes.
+    """
+    names = sorted(sums.metrics)
+    finished = record["done"] & record["valid"]
+    batch = record["done"].shape[1]
+    totals = jnp.stack([sums.metrics[name] for name in names], axis=-1) if names else jnp.zeros((batch, 0))
+    steps = metrics if names else jnp.zeros((*record["done"].shape, 0))
+
+    def step(carry, inputs):
+        reward, length, running, discounted, sum_finished = carry
+        r, metric, done, end = inputs
+        reward, length, running, discounted = reward + r, length + 1, running + metric, gamma * discounted + r
+        sum_finished = sum_finished + jnp.where(end[:, None], running, 0.0)
+        after = jax.tree.map(
+            lambda x: jnp.where(done.reshape(done.shape + (1,) * (x.ndim - 1)), jnp.zeros_like(x), x),
+            (reward, length, running, discounted),
+        )
+        return (*after, sum_finished), (reward, length, discounted)
+
+    start = (sums.reward, sums.length, totals, discounted, jnp.zeros_like(totals))
+    inputs = (record["reward"], steps, record["done"], finished)
+    (reward, length, running, discounted, total), log = jax.lax.scan(step, start, inputs, unroll=UNROLL)
+    new = EpisodeSums(reward, length, {name: running[:, i] for i, name in enumerate(names)})
+    total = total.sum(axis=0)
+    return (
+        new,
+        discounted,
+        {
+            "reward": log[0],
+            "length": log[1],
+            "discounted": log[2],
+            "finished": finished,
+            "totals": {name: total[i] for i, name in enumerate(names)},
+        },
+    )
+
+
+def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
+    """What the log says of a rollout, over all shards.
+
+    Args:
+        record: ``reward``, ``valid`` ``[T, B]`` and ``std`` ``[T, B, A]``.
+        log: from ``accumulate``.
+
+    Returns:
+        ``mean_reward_each_timestep``, ``mean_std``, ``invalid`` (number of steps with
+        NaN), ``finished`` and ``finished_steps`` (number of episodes and of their
+        steps), ``episode_metrics`` (name -> sum over those episodes' steps), and
+        ``episode_reward`` and ``episode_length``: ``[shards * WINDOW]``, the last
+        finished episodes in order of time within a shard, NaN where there were fewer.
+    """
+    valid, finished = record["valid"], log["finished"]
+    total, number, episodes, steps, reward, std, metrics = psum(
+        (
+            jnp.sum(valid, dtype=jnp.float32),
+            jnp.float32(valid.size),
+            jnp.sum(finished, dtype=jnp.float32),
+            jnp.sum(jnp.where(finished, log["length"], 0), dtype=jnp.float32),
+            jnp.sum(record["reward"]),
+            jnp.sum(record["std"].mean(axis=-1)),
+            log["totals"],
+        ),
+        axis_name,
+    )
+    return {
+        "mean_reward_each_timestep": reward / jnp.maximum(total, 1.0),
+        "mean_std": std / number,
+        "invalid": number - total,
+        "finished": episodes,
+        "finished_steps": steps,
+        "episode_metrics": metrics,
+        "episode_reward": all_gather(_last(finished, log["reward"]), axis_name),
+        "episode_length": all_gather(_last(finished, log["length"].astype(jnp.float32)), axis_name),
+    }
+
+
+def _last(finished: Array, values: Array) -> Array:
+    """The last ``WINDOW`` of ``values[T, B]`` where ``finished``, oldest first, NaN in front."""
+    flags = finished.reshape(-1)
+    after = jnp.sum(flags) - jnp.cumsum(flags)  # finished ones that come later
+    slot = jnp.where(flags & (after < WINDOW), WINDOW - 1 - after, WINDOW)
+    return jnp.full(WINDOW, jnp.nan).at[slot].set(values.reshape(-1), mode="drop")
