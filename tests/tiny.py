@@ -2,15 +2,17 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from strl_jax.algorithms import losses, ppo
+from strl_jax.algorithms import losses, optimizers, ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
 from strl_jax.envs import probe
 from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Batch, EnvState, EpisodeState, EpisodeSums, RolloutState
+from strl_jax.types import Batch, EnvState, EpisodeState, EpisodeSums, RolloutState, TrainState
 
 SHAPES = {"joints": (2,), "command": (1,), "heights": (1, 2)}
 ACTION_SIZE = 2
@@ -40,77 +42,89 @@ def make_env(name: str, episode_length: int, **kwargs) -> EpisodeEnv:
     return EpisodeEnv(probe.make(name, **kwargs), episode_length)
 
 
-def normal(key, index: int, shape: tuple[int, ...]):
+def make_state(algorithm: Algorithm, seed: int = 0) -> TrainState:
+    """A train state like ``algorithm.init``'s, its weights from numpy: nothing to compile."""
+    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+    rng = np.random.default_rng(seed)
+    params = jax.tree.map(lambda x: jnp.asarray(rng.uniform(-0.5, 0.5, x.shape), jnp.float32), shapes.params)
+    leaves = params["policy"]["params"]
+    name, start = ("std", 1.0) if algorithm.compat.linear_std else ("log_std", 0.0)
+    leaves[name] = jnp.full_like(leaves[name], start)
+    config, stats = algorithm.config, {}
+    if config.empirical_normalization:
+        stats = {name: normalizer.init_group(segments) for name, segments in algorithm.groups.items()}
+    if config.normalize_rewards:
+        stats["reward"] = normalizer.init()
+    return TrainState(
+        params=params,
+        opt_state={name: optimizers.init(optimizer, params[name]) for name, optimizer in algorithm.optimizers.items()},
+        learning_rate=dict.fromkeys(algorithm.optimizers, algorithm.learning_rate(jnp.int32(0))),
+        iteration=jnp.int32(0),
+        stats=stats,
+    )
+
+
+def normal(seed: int, index: int, shape: tuple[int, ...]):
     """Standard normal numbers, others for every ``index``."""
-    return jax.random.normal(jax.random.fold_in(key, index), shape)
+    return jnp.asarray(np.random.default_rng((seed, index)).normal(size=shape), jnp.float32)
 
 
-def make_obs(key, batch: tuple[int, ...]) -> dict:
+def make_obs(seed: int, batch: tuple[int, ...]) -> dict:
     """Components ``[*batch, *shape]`` that are neither centred nor of unit size."""
-    return {name: 2 * normal(key, i, (*batch, *shape)) + i for i, (name, shape) in enumerate(SHAPES.items())}
+    return {name: 2 * normal(seed, i, (*batch, *shape)) + i for i, (name, shape) in enumerate(SHAPES.items())}
 
 
-def make_outputs(algorithm: Algorithm, train_state, key, num_steps: int, num_envs: int, valid) -> dict:
+def make_outputs(algorithm: Algorithm, train_state, seed: int, num_steps: int, num_envs: int, valid) -> dict:
     """What ``rollout.finish`` takes: stacked records of made-up steps, ended where not ``valid[T, B]``."""
     batch = (num_steps, num_envs)
-    obs = make_obs(key, batch)
+    obs = make_obs(seed, batch)
     groups = algorithm.pack(train_state.stats, obs, ("actor",))
     reset = jnp.zeros(batch, bool)
     mean, std, _ = algorithm.policy.apply(train_state.params["policy"], groups, {}, reset, method="act")
-    action = mean + std * normal(key, 11, mean.shape)
-    done = (normal(key, 12, batch) > 1.0) | ~valid
-    timeout = done & valid & (normal(key, 13, batch) > 0.0)
-    reward = jnp.where(valid, normal(key, 14, batch) + 1.0, 0.0)
+    done = (normal(seed, 12, batch) > 1.0) | ~valid
     transition = {
         "obs": obs,
-        "action": action,
-        "log_prob": losses.log_prob(action, mean, std),
+        "action": mean + std * normal(seed, 11, mean.shape),
         "mean": mean,
         "std": std,
-        "reward": reward,
+        "reward": jnp.where(valid, normal(seed, 14, batch) + 1.0, 0.0),
         "done": done,
-        "timeout": timeout,
+        "timeout": done & valid & (normal(seed, 13, batch) > 0.0),
         "valid": valid,
-        "reset": reset,
         "extras": {},
     }
-    log = {
-        "reward": reward,
-        "length": jnp.ones(batch, jnp.int32),
-        "finished": done & valid,
-        "discounted": 3.0 * reward,
-        "metrics": {},
-    }
-    return {"transition": transition, "terminal_obs": make_obs(jax.random.fold_in(key, 15), batch), "log": log}
+    metrics = normal(seed, 15, (*batch, 1))
+    return {"transition": transition, "terminal_obs": make_obs(seed + 1, batch), "metrics": metrics}
 
 
-def make_rollout_state(key, num_envs: int) -> RolloutState:
-    """The state after the steps of ``make_outputs``."""
-    zero, no = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
-    env = EnvState({}, make_obs(key, (num_envs,)), zero, no, no, {}, {})
-    counter = jnp.zeros(num_envs, jnp.int32)
+def make_rollout_state(seed: int, num_envs: int) -> RolloutState:
+    """A state before or after the steps of ``make_outputs``; an episode in progress, one metric."""
+    no, counter = jnp.zeros(num_envs, bool), jnp.full(num_envs, 3, jnp.int32)
+    some = normal(seed, 16, (num_envs,))
+    env = EnvState({}, make_obs(seed, (num_envs,)), some, no, no, {"effort": some}, {})
     return RolloutState(
         env=EpisodeState(env, counter),
         carry={},
         reset=no,
-        episode=EpisodeSums(zero, counter, {}),
-        discounted=zero,
-        key=jax.random.split(key, num_envs),
+        episode=EpisodeSums(some, counter, {"effort": some}),
+        discounted=2.0 * some,
+        key=jax.random.split(jax.random.key(seed), num_envs),
     )
 
 
-def make_batch(algorithm: Algorithm, train_state, key, num_steps: int, num_envs: int) -> Batch:
+def make_batch(algorithm: Algorithm, train_state, seed: int, num_steps: int, num_envs: int) -> Batch:
     """A made-up batch ``[T, B, ...]`` that the policy of ``train_state`` has collected, all of it valid."""
     valid = jnp.ones((num_steps, num_envs), bool)
-    record = make_outputs(algorithm, train_state, key, num_steps, num_envs, valid)["transition"]
+    record = make_outputs(algorithm, train_state, seed, num_steps, num_envs, valid)["transition"]
     groups = algorithm.pack(train_state.stats, record["obs"])
     value = algorithm.value(train_state.params, groups)
     return Batch(
         groups=groups,
-        **{name: record[name] for name in ("action", "log_prob", "mean", "std")},
+        **{name: record[name] for name in ("action", "mean", "std")},
+        log_prob=losses.log_prob(record["action"], record["mean"], record["std"]),
         value=value,
-        advantage=normal(key, 21, value.shape),
-        return_=value + normal(key, 22, value.shape),
+        advantage=normal(seed, 21, value.shape),
+        return_=value + normal(seed, 22, value.shape),
         weight=valid.astype(jnp.float32),
         extras={},
     )

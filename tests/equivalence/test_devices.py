@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
-from tiny import make_algorithm, make_outputs, make_rollout_state
+from tiny import make_algorithm, make_outputs, make_rollout_state, make_state
 
 from strl_jax.algorithms import rollout
 from strl_jax.algorithms.update import update
@@ -40,29 +40,36 @@ def uneven_valid() -> np.ndarray:
 
 
 def run(algorithm, devices: int, plan):
-    """Normalised rewards, returns, updates and statistics of one iteration on so many devices."""
-    key = jax.random.key(7)
-    train_state = jax.jit(algorithm.init)(key)
-    make = jax.jit(lambda state: make_outputs(algorithm, state, key, T, B, jnp.asarray(uneven_valid())))
-    outputs, state = make(train_state), make_rollout_state(key, B)
+    """One iteration on so many devices, from the end of the steps to new weights.
 
-    def iteration(train_state, state, outputs, plan):
-        train_state, _, data, metrics = rollout.finish(algorithm, train_state, state, train_state.stats, outputs, AXIS)
+    Returns:
+        The first train state; then the new one with all metrics that do not depend
+        on the order of environments, and the episode sums.
+    """
+    train_state, states = make_state(algorithm), (make_rollout_state(5, B), make_rollout_state(6, B))
+    outputs = make_outputs(algorithm, train_state, 7, T, B, jnp.asarray(uneven_valid()))
+    key = jax.random.key(0)
+
+    def iteration(train_state, states, outputs, plan):
+        train_state, end, data, metrics = rollout.finish(
+            algorithm, train_state, *states, train_state.stats, outputs, AXIS
+        )
         train_state, summary = update(algorithm, train_state, data, key, plan=plan[0], axis_name=AXIS)
-        return train_state, summary | {"invalid": metrics["invalid"], "std": metrics["mean_std"]}
+        shared = {name: value for name, value in metrics.items() if name not in ("episode_reward", "episode_length")}
+        return (train_state, summary | shared), (end.episode, end.discounted)
 
     step = shard_jit(
         iteration,
         make_mesh(jax.devices()[:devices]),
         in_specs=(P(), P(AXIS), P(None, AXIS), P(AXIS)),
-        out_specs=(P(), P()),
+        out_specs=(P(), P(AXIS)),
     )
-    return train_state, *step(train_state, state, outputs, jnp.asarray(plan))
+    return train_state, step(train_state, states, outputs, jnp.asarray(plan))
 
 
 @pytest.fixture(scope="module")
 def results():
-    """Start, then the state and metrics on one device and on four."""
+    """Start, then the iteration's results on one device and on four."""
     algorithm = make_algorithm(
         num_learning_epochs=EPOCHS,
         num_mini_batches=MINIBATCHES,
@@ -74,8 +81,8 @@ def results():
         normalize_rewards=True,
     )
     local = local_plans()
-    start, *one = run(algorithm, 1, global_plan(local)[None])
-    _, *four = run(algorithm, SHARDS, local)
+    start, one = run(algorithm, 1, global_plan(local)[None])
+    _, four = run(algorithm, SHARDS, local)
     return start, one, four
 
 
@@ -88,7 +95,7 @@ def test_one_device_is_four(results):
 
 def test_the_comparison_covers_everything(results):
     """Every weight, the learning rate and every statistic has moved; invalid steps were left out."""
-    start, (state, metrics), _ = results
+    start, ((state, metrics), _), _ = results
     lost = 12 + 3 + 1
     assert metrics["invalid"] == lost
     for stats in (*state.stats["actor"].values(), *state.stats["critic"].values(), state.stats["reward"]):
@@ -101,7 +108,7 @@ def test_the_comparison_covers_everything(results):
 
 
 def test_every_shard_holds_the_same_state(results):
-    *_, (state, _) = results
+    *_, ((state, _), _) = results
     for leaf in jax.tree.leaves(state):
         first, *others = [np.asarray(shard.data) for shard in leaf.addressable_shards]
         assert len(others) == SHARDS - 1

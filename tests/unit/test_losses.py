@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import make_algorithm, make_batch
+from tiny import make_algorithm, make_batch, make_state
 
 from strl_jax.algorithms import losses, update
 
@@ -85,9 +85,8 @@ def test_shapes_must_agree():
 def test_invalid_samples_move_nothing():
     """Losses, KL and gradients do not see what stands in a sample of weight 0."""
     algorithm = make_algorithm(entropy_coef=0.1)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    make = jax.jit(lambda state: make_batch(algorithm, state, jax.random.key(1), 1, 4))
-    batch = jax.tree.map(lambda x: x[0], make(state))
+    state = make_state(algorithm)
+    batch = jax.tree.map(lambda x: x[0], make_batch(algorithm, state, 1, 1, 4))
     batch = batch.replace(weight=jnp.asarray([0.5, 0.5, 0.0, 0.0]))
     garbage = jax.tree.map(lambda x: x.at[2:].set(x[2:] * 7 + 5), batch).replace(weight=batch.weight)
 

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tiny import make_algorithm, make_outputs, make_rollout_state
+from tiny import make_algorithm, make_outputs, make_rollout_state, make_state
 
 from strl_jax.algorithms import rollout
 from strl_jax.modules import normalizer
@@ -101,22 +101,22 @@ def test_group_is_packed_in_the_order_of_its_segments():
 
 
 def test_rewards_are_divided_by_the_deviation_of_their_return():
-    algorithm = make_algorithm(normalize_rewards=True, normalized_reward_clamp_value=0.75)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    make = jax.jit(lambda state: make_outputs(algorithm, state, jax.random.key(1), 2, 2, jnp.ones((2, 2), bool)))
-    outputs = make(state)
-    outputs["transition"]["reward"] = jnp.asarray([[1.0, -1.0], [0.5, 3.0]])
-    outputs["transition"]["valid"] = jnp.asarray([[True, True], [True, False]])
-    outputs["log"]["discounted"] = jnp.asarray([[1.0, 3.0], [5.0, 1e3]])
-
-    def finish(state, outputs):
-        end = make_rollout_state(jax.random.key(2), 2)
-        return rollout.finish(algorithm, state, end, state.stats, outputs, None)
-
-    new, _, data, metrics = jax.jit(finish)(state, outputs)
-    # of 1, 3, 5: variance 8 / 3, deviation 1.6329932; 3 / 1.63 is clipped
-    check(new.stats["reward"], 3.0, 8.0 / 3.0, 3)
-    expected = [[1 / 1.6329932, -1 / 1.6329932], [0.5 / 1.6329932, 0.75]]
+    algorithm = make_algorithm(normalize_rewards=True, normalized_reward_clamp_value=2.0, gamma=0.5)
+    state, end = make_state(algorithm), make_rollout_state(2, 2)
+    start = end.replace(discounted=jnp.asarray([0.0, 8.0]))
+    outputs = make_outputs(algorithm, state, 1, 2, 2, jnp.ones((2, 2), bool))
+    outputs["transition"] |= {
+        "reward": jnp.asarray([[1.0, -1.0], [0.5, 3.0]]),
+        "done": jnp.zeros((2, 2), bool),
+        "valid": jnp.asarray([[True, True], [True, False]]),
+    }
+    finish = jax.jit(lambda state, *args: rollout.finish(algorithm, state, *args[:2], state.stats, args[2], None))
+    new, after, data, metrics = finish(state, start, end, outputs)
+    # discounted: 1, 0.5 * 8 - 1 = 3; 0.5 * 1 + 0.5 = 1, (0.5 * 3 + 3 = 4.5, not valid)
+    np.testing.assert_allclose(after.discounted, [1.0, 4.5], rtol=1e-6)
+    # of 1, 3, 1: mean 5 / 3, variance (4 / 9 + 16 / 9 + 4 / 9) / 3, deviation 0.9428090; 3 / 0.94 is clipped
+    check(new.stats["reward"], 5.0 / 3.0, 8.0 / 9.0, 3)
+    expected = [[1 / 0.9428090, -1 / 0.9428090], [0.5 / 0.9428090, 2.0]]
     np.testing.assert_allclose(data.steps.reward, expected, rtol=1e-6)
     # The log keeps the environment's numbers: (1 - 1 + 0.5 + 3) / 3 valid steps
     np.testing.assert_allclose(metrics["mean_reward_each_timestep"], 3.5 / 3, rtol=1e-6)

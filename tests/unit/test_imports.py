@@ -1,0 +1,108 @@
+"""Imports point one way, and importing the package starts no backend."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import strl_jax
+
+ROOT = Path(strl_jax.__file__).parent
+
+SHARED = {"types", "observations", "sharding"}
+CONFIG = {
+    "config",
+    "config_coerce",
+    "config_errors",
+    "config_legacy",
+    "config_models",
+    "config_schedules",
+    "config_schema",
+    "config_yaml",
+}
+LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "interop"}
+COMMANDS = {"train", "bench", "play"}
+
+# part of the package -> the parts that it may import, beside itself
+ALLOWED: dict[str, set[str] | frozenset[str]] = {
+    "__init__": set(),
+    **dict.fromkeys(SHARED, frozenset()),
+    "modules": SHARED,
+    "algorithms": SHARED | {"modules"},
+    "envs": {"types"},
+    "storage": {"types"},
+    "datasets": {"types"},
+    "interop": SHARED | {"modules", "algorithms"},
+    **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
+    "registry": LIBRARY | CONFIG,
+    "runners": LIBRARY | CONFIG | {"registry", "__init__"},
+    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"registry", "runners", "__init__"}),
+}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def part_of(module: str) -> str:
+    """``strl_jax.algorithms.ppo`` to ``algorithms``; the package itself is ``__init__``."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imported_parts(source: str, package: str) -> set[str]:
+    """Parts of strl_jax that the source of a module in ``package`` imports, at any depth of the code."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "strl_jax" else [base]
+        else:
+            continue
+        found |= {part_of(name) for name in names if name.split(".")[0] == "strl_jax"}
+    return found
+
+
+def is_part(name: str) -> bool:
+    return (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_arrows(path):
+    relative = path.relative_to(ROOT)
+    part = relative.parts[0].removesuffix(".py")
+    assert part in ALLOWED, f"{relative}: say in this test what {part} may import"
+    package = ".".join(["strl_jax", *relative.parts[:-1]])
+    parts = {name if is_part(name) else "__init__" for name in imported_parts(path.read_text(), package)}
+    wrong = parts - ALLOWED[part] - {part}
+    assert not wrong, f"{relative} imports {', '.join(sorted(wrong))}"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import strl_jax.train", {"train"}),
+        ("import strl_jax", {"__init__"}),
+        ("from strl_jax import bench, types", {"bench", "types"}),
+        ("def f():\n    from strl_jax.runners.loop import Loop", {"runners"}),
+        ("from ..runners import loop", {"runners"}),
+        ("from . import mlp", {"modules"}),
+        ("from .. import train", {"train"}),
+        ("import jax\nfrom flax import linen", set()),
+    ],
+)
+def test_imports_are_seen(source, expected):
+    assert imported_parts(source, "strl_jax.modules") == expected
+
+
+@pytest.mark.parametrize("module", ["strl_jax", "strl_jax.algorithms.train_step", "strl_jax.runners.on_policy"])
+def test_importing_starts_no_backend(module):
+    code = f"import {module}; from jax._src import xla_bridge; raise SystemExit(len(xla_bridge._backends))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_started_backend_is_seen():
+    code = "import jax; jax.devices(); from jax._src import xla_bridge; raise SystemExit(len(xla_bridge._backends))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode > 0
