@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from golden.files import Golden, make_algorithm, paths, to_flax, to_torch
-from strl_jax.algorithms import losses, schedules, update
+from strl_jax.algorithms import losses, optimizers, schedules, update
 from strl_jax.algorithms.base import Algorithm, apply_policy
 from strl_jax.types import Batch, TrainState
 
@@ -82,7 +82,7 @@ def start(algorithm: Algorithm, golden: Golden, dtype) -> TrainState:
     assert jax.tree.map(jnp.shape, weights) == jax.tree.map(jnp.shape, fresh.params["policy"])
     return TrainState(
         params={"policy": weights},
-        opt_state={"policy": algorithm.optimizers["policy"].init(weights)},
+        opt_state={"policy": optimizers.init(algorithm.optimizers["policy"], weights)},
         learning_rate={"policy": algorithm.learning_rate(0)},
         iteration=jnp.int32(0),
         stats={},

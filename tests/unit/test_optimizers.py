@@ -14,7 +14,7 @@ RATE = jnp.float32(0.5)
 
 def step(name, max_grad_norm=1e6, norm_eps=0.0, grads=GRADS):
     optimizer = optimizers.make(name, max_grad_norm, norm_eps)
-    return optimizers.step(optimizer, PARAMS, grads, optimizer.init(PARAMS), RATE)
+    return optimizers.step(optimizer, PARAMS, grads, optimizers.init(optimizer, PARAMS), RATE)
 
 
 def test_clipped_to_the_global_norm():
@@ -65,7 +65,7 @@ def test_every_optimizer_descends(name):
 @pytest.mark.parametrize("norm_eps", [0.0, 1e-6])
 def test_gradient_that_is_not_finite_changes_nothing(bad, norm_eps):
     optimizer = optimizers.make("Adam", 1.0, norm_eps)
-    params, state, _, skipped = optimizers.step(optimizer, PARAMS, GRADS, optimizer.init(PARAMS), RATE)
+    params, state, _, skipped = optimizers.step(optimizer, PARAMS, GRADS, optimizers.init(optimizer, PARAMS), RATE)
     assert not skipped
     grads = GRADS | {"b": jnp.asarray([bad])}
     new_params, new_state, norm, skipped = optimizers.step(optimizer, params, grads, state, RATE)
