@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from strl_jax import config as config_module
 from strl_jax.algorithms import train_step
 from strl_jax.config import ConfigError
+from strl_jax.envs.base import carried
 from strl_jax.runners import checkpoint, launch, scalars
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import AXIS, shard_jit
@@ -100,9 +101,9 @@ def make_physics(env, mesh, num_steps: int) -> Callable:
 
     def run(state, key):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-        shape = (num_steps, state.reward.shape[0], env.action_size)
-        actions = jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
-        return jax.lax.scan(lambda state, action: (env.step(state, action), None), state, actions)[0]
+        batch = jax.tree.leaves(state)[0].shape[0]
+        actions = jax.random.uniform(key, (num_steps, batch, env.action_size), minval=-1.0, maxval=1.0)
+        return jax.lax.scan(lambda state, action: (carried(env.step(state, action)), None), state, actions)[0]
 
     return shard_jit(run, mesh, in_specs=(P(AXIS), P()), out_specs=P(AXIS))
 

@@ -19,7 +19,7 @@ class EnvState:
 
     physics: Any  # simulator state, leaves [B, ...]
     obs: Obs  # component -> [B, *shape]
-    reward: Array  # [B]
+    reward: Array  # [B]; this and what follows is None or {} in a state that goes on to the next step
     terminated: Array  # bool[B], the task ended (no value after it)
     timeout: Array  # bool[B], the adapter itself cut the episode
     metrics: dict[str, Array]  # name -> [B], summed over an episode for the log
@@ -28,9 +28,9 @@ class EnvState:
 
 @struct.dataclass
 class EpisodeState:
-    """An ``EnvState`` with the step counter of its running episode."""
+    """Environments between two steps, with the step counters of their episodes."""
 
-    env: EnvState
+    env: EnvState  # physics and obs only
     step: Array  # int32[B], steps since the reset
 
 

@@ -11,21 +11,21 @@ from strl_jax.modules import normalizer
 from strl_jax.types import Array, Rollout, RolloutState, TimeStep, TrainState, Transition
 
 
-def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, key: Array):
+def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, noise: Array):
     """Samples actions for the current observations.
 
     Args:
         params: parameter groups.
         stats: statistics that normalise the observations.
         state: leaves ``[B, ...]``.
-        key: PRNG key.
+        noise: standard normal ``[B, A]``.
 
     Returns:
         ``mean``, ``std``, ``action`` (each ``[B, A]``), and the carry.
     """
     groups = algorithm.pack(stats, state.env.env.obs, groups=("actor",))
     mean, std, carry = algorithm.policy.apply(params["policy"], groups, state.carry, state.reset, method="act")
-    return mean, std, mean + std * jax.random.normal(key, mean.shape), carry
+    return mean, std, mean + std * noise, carry
 
 
 def observe(state: RolloutState, env_state, timestep: TimeStep, carry) -> RolloutState:
@@ -46,7 +46,8 @@ def collect(
     """``num_steps`` steps of all environments as one ``lax.scan``.
 
     Args:
-        env_step: ``(episode state, action, key) -> episode state, TimeStep``.
+        env_step: ``(episode state, action, draw) -> episode state, TimeStep``, where
+            ``draw[B]`` is uniform in [0, 1) and chooses reset states.
         train_state: policy and statistics; only the statistics may come back changed
             (rewards; observations too under ``compat.normalize_while_collecting``).
         state: leaves ``[B, ...]``.
@@ -56,11 +57,11 @@ def collect(
         train state, rollout state, rollout and metrics (see ``episodes.summarize``).
     """
 
-    def step(loop, key):
-        return one_step(algorithm, env_step, train_state.params, *loop, key, axis_name)
+    def step(loop, drawn):
+        return one_step(algorithm, env_step, train_state.params, *loop, drawn, axis_name)
 
-    keys = jax.random.split(key, num_steps)
-    (end, stats), outputs = jax.lax.scan(step, (state, train_state.stats), keys)
+    drawn = draw(algorithm, key, num_steps, state.reset.shape[0])
+    (end, stats), outputs = jax.lax.scan(step, (state, train_state.stats), drawn)
     return finish(algorithm, train_state, state, end, stats, outputs, axis_name)
 
 
@@ -74,18 +75,27 @@ def collect_host(
 ) -> tuple[TrainState, RolloutState, Rollout, dict]:
     """``collect`` with a Python loop, for simulators that cannot be traced; same arguments, same results."""
     end, stats, outputs = state, train_state.stats, []
-    for step_key in jax.random.split(key, num_steps):
-        (end, stats), output = one_step(algorithm, env_step, train_state.params, end, stats, step_key, None)
+    drawn = draw(algorithm, key, num_steps, state.reset.shape[0])
+    for index in range(num_steps):
+        now = jax.tree.map(lambda x, index=index: x[index], drawn)
+        (end, stats), output = one_step(algorithm, env_step, train_state.params, end, stats, now, None)
         outputs.append(output)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
     return finish(algorithm, train_state, state, end, stats, stacked, None)
 
 
-def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, key: Array, axis_name: str | None):
-    """The body of both loops: (state, statistics) and a key to the same and this step's record."""
-    act_key, reset_key = jax.random.split(key)
-    mean, std, action, carry = act(algorithm, params, stats, state, act_key)
-    env_state, timestep = env_step(state.env, action, reset_key)
+def draw(algorithm: Algorithm, key: Array, num_steps: int, batch: int) -> tuple[Array, Array]:
+    """All random numbers of a rollout, at once: action noise ``[T, B, A]`` and reset draws ``[T, B]``."""
+    noise_key, reset_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, (num_steps, batch, algorithm.policy.action_size))
+    return noise, jax.random.uniform(reset_key, (num_steps, batch))
+
+
+def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, drawn: tuple, axis_name: str | None):
+    """The body of both loops: (state, statistics) and one step's ``draw`` to the same and this step's record."""
+    noise, reset_draw = drawn
+    mean, std, action, carry = act(algorithm, params, stats, state, noise)
+    env_state, timestep = env_step(state.env, action, reset_draw)
     record = {
         "transition": {
             "obs": state.env.env.obs,

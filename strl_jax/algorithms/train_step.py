@@ -23,7 +23,7 @@ def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_le
 
     def build(key: Array):
         params_key, env_key, run_key = jax.random.split(key, 3)
-        episode = env.init(jax.random.split(env_key, num_envs), random_lengths)
+        episode, metrics = env.init(jax.random.split(env_key, num_envs), random_lengths)
         state = RolloutState(
             env=episode,
             carry={},
@@ -31,7 +31,7 @@ def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_le
             episode=EpisodeSums(
                 reward=jnp.zeros(num_envs),
                 length=jnp.zeros(num_envs, jnp.int32),
-                metrics={name: jnp.zeros(num_envs) for name in episode.env.metrics},
+                metrics=metrics,
             ),
             discounted=jnp.zeros(num_envs),
             key=jax.random.split(run_key, num_envs),
@@ -64,8 +64,8 @@ def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | No
     collect_key, update_key, pool_key, next_key = jax.random.split(state.key[0], 4)
     pool = env.pool(pool_key, batch)
 
-    def env_step(episode, action, key):
-        return env.step(episode, action, pool, key)
+    def env_step(episode, action, draw):
+        return env.step(episode, action, pool, draw)
 
     train_state, state, data, metrics = rollout.collect(
         algorithm, env_step, train_state, state, collect_key, num_steps, axis_name=axis_name

@@ -30,15 +30,27 @@ class Env(ABC):
 
     @abstractmethod
     def step(self, state: EnvState, action: Array) -> EnvState:
-        """One step of all environments, with no reset. ``action`` is ``[B, action_size]``."""
+        """One step of all environments, with no reset. ``action`` is ``[B, action_size]``.
+
+        Of ``state`` only ``physics`` and ``obs`` are there; see ``carried``.
+        """
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
-        """``fresh`` where ``done[B]``, else ``state``. Override to keep what outlives an episode."""
+        """``fresh`` where ``done[B]``, else ``state``, both ``carried``. Override to keep what outlives an episode."""
         return where(done, fresh, state)
 
     def finite(self, state: EnvState) -> Array:
         """bool[B]: nothing in the environment's physics is NaN or infinite."""
         return finite(state.physics, state.reward.shape[0])
+
+
+def carried(state: EnvState) -> EnvState:
+    """The part of a state that goes from step to step: physics and observation.
+
+    What belongs to one step alone (reward, ends, metrics, extras) would be reset,
+    copied through the rollout's loop and saved for nothing.
+    """
+    return state.replace(reward=None, terminated=None, timeout=None, metrics={}, extras={})
 
 
 def where(condition: Array, chosen, other):

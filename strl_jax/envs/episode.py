@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.base import Env, finite, where
+from strl_jax.envs.base import Env, carried, finite, where
 from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
 
 
@@ -35,25 +35,35 @@ class EpisodeEnv:
         if not self.pool_fraction > 0:
             raise ValueError(f"pool_fraction is {self.pool_fraction}; it must be above 0")
 
-    def init(self, key: Array, random_lengths: bool) -> EpisodeState:
+    def init(self, key: Array, random_lengths: bool) -> tuple[EpisodeState, dict[str, Array]]:
         """Fresh episodes for ``key[B]``; with ``random_lengths`` each at a random age.
 
         Random ages keep the time-outs of the environments from falling together.
+
+        Returns:
+            The episodes, and zeros ``[B]`` for every metric that their steps will report.
         """
         reset_key, age_key = jax.vmap(jax.random.split, out_axes=1)(key)
         env = self.env.reset(reset_key)
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
             step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
-        return EpisodeState(env.replace(obs=_without_nan(env.obs)), step)
+        metrics = {name: jnp.zeros(key.shape) for name in env.metrics}
+        return EpisodeState(carried(env.replace(obs=_without_nan(env.obs))), step), metrics
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Fresh states for the resets of one iteration, ``max(1, pool_fraction * num_envs)`` of them."""
         fresh = self.env.reset(jax.random.split(key, max(1, int(self.pool_fraction * num_envs))))
-        return fresh.replace(obs=_without_nan(fresh.obs), extras=_without_nan(fresh.extras))
+        return carried(fresh.replace(obs=_without_nan(fresh.obs)))
 
-    def step(self, state: EpisodeState, action: Array, pool: EnvState, key: Array) -> tuple[EpisodeState, TimeStep]:
-        """One step of all environments; those that end start again from ``pool``."""
+    def step(self, state: EpisodeState, action: Array, pool: EnvState, draw: Array) -> tuple[EpisodeState, TimeStep]:
+        """One step of all environments; those that end start again from ``pool``.
+
+        Args:
+            action: ``[B, A]``.
+            pool: fresh states, leaves ``[P, ...]``.
+            draw: ``[B]``, uniform in [0, 1): which of them an environment takes.
+        """
         batch = action.shape[0]
         env = self.env.step(state.env, action)
         step = state.step + 1
@@ -62,9 +72,10 @@ class EpisodeEnv:
         timeout = valid & ~terminated & (env.timeout | (step >= self.episode_length))
         done = terminated | timeout | ~valid
 
-        index = jax.random.randint(key, (batch,), 0, pool.reward.shape[0])
+        size = jax.tree.leaves(pool)[0].shape[0]
+        index = jnp.minimum((draw * size).astype(jnp.int32), size - 1)
         fresh = jax.tree.map(lambda leaf: leaf[index], pool)
-        merged = self.env.merge(done, fresh, env)
+        merged = self.env.merge(done, fresh, carried(env))
         timestep = TimeStep(
             obs=merged.obs,
             reward=jnp.where(valid, env.reward, 0.0),
@@ -72,7 +83,7 @@ class EpisodeEnv:
             timeout=timeout,
             terminal_obs=where(valid, env.obs, fresh.obs),
             valid=valid,
-            extras=where(valid, env.extras, fresh.extras),
+            extras=where(valid, env.extras, jax.tree.map(jnp.zeros_like, env.extras)),
             metrics={name: jnp.where(valid, value, 0.0) for name, value in env.metrics.items()},
         )
         return EpisodeState(merged, jnp.where(done, 0, step)), timestep

@@ -163,9 +163,9 @@ class Nan(Probe):
 class TwoGroups(Probe):
     """``state`` is for the actor; ``hidden``, too, for the critic; each is -1 or 1.
 
-    One step, reward = hidden - (action - state - hidden)^2. An actor that does not
-    see ``hidden`` finds mean = state, its critic V = hidden - 1 - std^2 of the
-    actions; one that sees it finds state + hidden.
+    One step, reward = hidden - (action - state - hidden / 2)^2. An actor that does
+    not see ``hidden`` finds mean = state, its critic V = hidden - std^2 - 1/4 (std of
+    the actions); one that sees it finds state + hidden / 2.
     """
 
     observation_shapes = {"state": (1,), "hidden": (1,)}  # noqa: RUF012 (read only)
@@ -177,7 +177,7 @@ class TwoGroups(Probe):
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         seen, hidden = state.physics["seen"], state.physics["hidden"]
-        reward = hidden - jnp.square(action[:, 0] - seen - hidden)
+        reward = hidden - jnp.square(action[:, 0] - seen - hidden / 2)
         return _state(state.physics, seen, reward, terminated=True, hidden=hidden)
 
 

@@ -72,10 +72,10 @@ def first_episodes(
     Returns:
         Sums of the episodes, and bool ``[B]``: false where NaN cut the episode.
     """
-    start = env.init(key, random_lengths=False)
+    start, metrics = env.init(key, random_lengths=False)
     zeros = jnp.zeros(key.shape[0])
     everyone = jnp.ones(key.shape[0], bool)
-    sums = EpisodeSums(zeros, zeros.astype(jnp.int32), dict.fromkeys(start.env.metrics, zeros))
+    sums = EpisodeSums(zeros, zeros.astype(jnp.int32), metrics)
 
     def step(loop: Evaluation) -> Evaluation:
         groups = algorithm.pack(train_state.stats, loop.env.env.obs, groups=("actor",))
@@ -83,7 +83,7 @@ def first_episodes(
             train_state.params["policy"], groups, loop.carry, loop.reset, method="act"
         )
         # Environments that have ended play on from the first states, unseen: no second reset to compile.
-        episode, timestep = env.step(loop.env, mean, start.env, jax.random.fold_in(key[0], loop.step))
+        episode, timestep = env.step(loop.env, mean, start.env, zeros)
         return Evaluation(
             env=episode,
             carry=carry,
