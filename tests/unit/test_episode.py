@@ -62,7 +62,7 @@ def _damage(x, flags, bad):
 
 
 def _start(env, batch=B, random_lengths=False):
-    state = env.init(jax.random.split(jax.random.key(0), batch), random_lengths)
+    state, _ = env.init(jax.random.split(jax.random.key(0), batch), random_lengths)
     return state, env.pool(jax.random.key(1), batch)
 
 
@@ -70,7 +70,7 @@ def _step(env, state, pool, action, key=2):
     """One step; ``action`` is one number for all or one for each environment."""
     batch = state.step.shape[0]
     action = np.broadcast_to(np.asarray(action, np.float32), batch)[:, None]
-    return env.step(state, jnp.asarray(action), pool, jax.random.key(key))
+    return env.step(state, jnp.asarray(action), pool, jax.random.uniform(jax.random.key(key), (batch,)))
 
 
 def test_time_limit_ends_every_third_step():

@@ -102,10 +102,14 @@ def test_two_groups_hides_a_component():
     start, after = _one_step(probe.make("two_groups"), action=1.0)
     seen, hidden = start.obs["state"][:, 0], start.obs["hidden"][:, 0]
     assert len(set(zip(seen.tolist(), hidden.tolist(), strict=True))) > 2  # drawn independently
-    # -1, 1: 1 - (1 + 1 - 1)^2 = 0;  1, 1: 1 - (1 - 1 - 1)^2 = 0
-    # 1, -1: -1 - (1 - 1 + 1)^2 = -2;  -1, -1: -1 - (1 + 1 + 1)^2 = -10
-    expected = np.where(hidden > 0, 0.0, np.where(seen > 0, -2.0, -10.0))
-    np.testing.assert_array_equal(after.reward, expected)
+    expected = {
+        (-1, 1): -1.25,  # 1 - (1 + 1 - 0.5)^2
+        (1, 1): 0.75,  # 1 - (1 - 1 - 0.5)^2
+        (1, -1): -1.25,  # -1 - (1 - 1 + 0.5)^2
+        (-1, -1): -7.25,  # -1 - (1 + 1 + 0.5)^2
+    }
+    pairs = zip(seen.tolist(), hidden.tolist(), strict=True)
+    np.testing.assert_array_equal(after.reward, [expected[pair] for pair in pairs])
 
 
 def test_bad_requests_name_what_is_allowed():
