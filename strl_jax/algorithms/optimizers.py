@@ -23,7 +23,7 @@ OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
 
 
 def make(name: str, max_grad_norm: float, norm_eps: float = 0.0) -> optax.GradientTransformation:
-    """Clip by global norm, then the optimiser ``name`` with torch's defaults.
+    """Clip by global norm, then the optimiser ``name`` with torch's defaults (NAdam: momentum is constant).
 
     Raises:
         ValueError: unknown name; the message lists the known ones.
