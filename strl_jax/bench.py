@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -10,12 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from strl_jax import config as config_module
 from strl_jax.algorithms import train_step
 from strl_jax.config import ConfigError
-from strl_jax.envs.base import carried
 from strl_jax.runners import checkpoint, launch, scalars
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import AXIS, shard_jit
@@ -23,16 +24,14 @@ from strl_jax.sharding import AXIS, shard_jit
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m strl_jax.bench", description="Time the compiled training of a config."
-    )
+    parser = launch.Parser(prog="python -m strl_jax.bench", description="Time the compiled training of a config.")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the file's")
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML config")
     parser.add_argument("--repeats", type=int, default=10, metavar="N", help="timed calls of each program (10)")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="iterations before timing (5)")
     parser.add_argument("--out", type=Path, default=Path("bench.json"), metavar="FILE", help="JSON (bench.json)")
     launch.add_arguments(parser)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse(argv)
     if arguments.repeats < 1 or arguments.warmup < 0:
         parser.error("--repeats must be >= 1 and --warmup >= 0")
     return arguments
@@ -40,19 +39,24 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, or 2 for bad input."""
+    begin = time.perf_counter()
     arguments = parse(argv)
     warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
     try:
         config, lines = config_module.load(arguments.config, arguments.overrides)
         for line in lines:
-            print(f"warning: {line}", file=sys.stderr)
+            launch.tell("warning", line)
+        _check_out(arguments.out)
         launch.initialize(arguments)
         launch.use_compilation_cache()
         runner = OnPolicyRunner(None, config)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        launch.tell("error", error)
         return 2
-    result = measure(runner, arguments.warmup, arguments.repeats)
+    try:
+        result = measure(runner, arguments.warmup, arguments.repeats, begin)
+    finally:
+        runner.close()
     if jax.process_index() == 0:
         arguments.out.write_text(json.dumps(result, indent=2) + "\n")
         print("\n".join(f"{name:34s} {_show(value)}" for name, value in result.items() if name != "config"))
@@ -60,21 +64,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(runner: OnPolicyRunner, warmup: int, repeats: int) -> dict:
+def _check_out(path: Path) -> None:
+    """Whether a file can be written there, known before the minutes of measuring."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out: {path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"--out: {path} cannot be written")
+
+
+def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> dict:
     """Times the fused iteration, its two halves and the bare physics, each compiled and run on its own.
 
-    Physics-only is the environment's step under random actions from the states
-    that training has reached, with no policy, reset or storage: the ceiling of any
-    training on this simulator.
+    Physics-only is a scan of the simulator's own step over its own state under random
+    actions, with no policy, no resets and no storage. (It is no strict ceiling: an
+    adapter may keep less of the state, see ``envs.live``.)
+
+    Args:
+        warmup: iterations before timing.
+        repeats: timed calls of each program.
+        begin: ``time.perf_counter()`` from which the time to the first iterations counts.
 
     Returns:
         Seconds (medians), steps/s, ratios, compile seconds, memory and versions, as JSON.
     """
-    begin = time.perf_counter()
     programs = runner.programs
     programs.request("step")
-    init = programs.get("init", random_lengths=runner.config.runner.init_at_random_ep_len)
-    train, rollout = init(jax.device_put(jax.random.key(runner.config.seed), init.input_shardings[0][0]))
+    train, rollout = runner.fresh_states(runner.config.runner.init_at_random_ep_len)
     step = programs.get("step")
 
     train, rollout, _ = jax.block_until_ready(step(train, rollout))
@@ -96,34 +111,49 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int) -> dict:
     }
 
 
-def make_physics(env, mesh, num_steps: int) -> Callable:
-    """``(EnvState, key) -> EnvState`` after ``num_steps`` steps under uniform random actions."""
+def make_physics(reset: Callable, step: Callable, action_size: int, num_steps: int, mesh: Mesh):
+    """Programs of a bare simulator under uniform random actions.
+
+    Returns:
+        ``key[B] -> state`` and ``(state, key) -> state`` after ``num_steps`` steps.
+    """
 
     def run(state, key):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
         batch = jax.tree.leaves(state)[0].shape[0]
-        actions = jax.random.uniform(key, (num_steps, batch, env.action_size), minval=-1.0, maxval=1.0)
-        return jax.lax.scan(lambda state, action: (carried(env.step(state, action)), None), state, actions)[0]
+        actions = jax.random.uniform(key, (num_steps, batch, action_size), minval=-1.0, maxval=1.0)
+        return jax.lax.scan(lambda state, action: (step(state, action), None), state, actions)[0]
 
-    return shard_jit(run, mesh, in_specs=(P(AXIS), P()), out_specs=P(AXIS))
+    return (
+        shard_jit(reset, mesh, in_specs=P(AXIS), out_specs=P(AXIS)),
+        shard_jit(run, mesh, in_specs=(P(AXIS), P()), out_specs=P(AXIS)),
+    )
+
+
+def time_physics(runner: OnPolicyRunner, repeats: int) -> float:
+    """Median seconds of an iteration's steps in the bare simulator, some steps after its reset."""
+    env, config = runner.env.env, runner.config
+    reset, run = make_physics(*env.simulator(), env.action_size, config.runner.num_steps_per_env, runner.mesh)
+    key = jax.random.key(config.seed)
+    state = reset(jax.random.split(key, config.env.num_envs))
+    for index in range(2):
+        state = jax.block_until_ready(run(state, jax.random.fold_in(key, index)))
+    return _median(lambda: run(state, key), repeats)
 
 
 def _time_parts(runner: OnPolicyRunner, train, rollout, repeats: int) -> dict[str, float]:
-    steps = runner.config.runner.num_steps_per_env
-    key = jax.random.key(0)
-    physics = make_physics(runner.env.env, runner.mesh, steps)
-    jax.block_until_ready(physics(rollout.env.env, key))
-    physics_seconds = _median(lambda: physics(rollout.env.env, key), repeats)
-
-    collect = train_step.make_collect(runner.env, runner.algorithm, runner.mesh, steps)
+    collect = train_step.make_collect(runner.env, runner.algorithm, runner.mesh, runner.config.runner.num_steps_per_env)
     train, rollout, data = jax.block_until_ready(collect(train, rollout))
-    states = (train, rollout)
-    collect_seconds, (train, rollout) = _time_chain(collect, states, repeats)
+    collect_seconds, (train, _) = _time_chain(collect, (train, rollout), repeats)
 
-    update = train_step.make_update(runner.algorithm, runner.mesh)
+    update, key = train_step.make_update(runner.algorithm, runner.mesh), jax.random.key(0)
     train = jax.block_until_ready(update(train, data, key))[0]
     update_seconds, _ = _time_chain(lambda state: update(state, data, key), (train,), repeats)
-    return {"physics_only": physics_seconds, "collect": collect_seconds, "update": update_seconds}
+    return {
+        "physics_only": time_physics(runner, repeats),
+        "collect": collect_seconds,
+        "update": update_seconds,
+    }
 
 
 def _report(runner: OnPolicyRunner, seconds: dict[str, float]) -> dict:

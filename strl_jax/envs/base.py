@@ -1,7 +1,7 @@
 """The one environment protocol: a batch of environments as pure functions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,13 @@ class Env(ABC):
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
         """``fresh`` where ``done[B]``, else ``state``, both ``carried``. Override to keep what outlives an episode."""
         return where(done, fresh, state)
+
+    def simulator(self) -> tuple[Callable, Callable]:
+        """The bare simulator, for benchmarks: ``reset(key[B]) -> state`` and ``step(state, action) -> state``.
+
+        Adapters that wrap a simulator give its own functions, over its own whole state.
+        """
+        return self.reset, self.step
 
     def finite(self, state: EnvState) -> Array:
         """bool[B]: nothing in the environment's physics is NaN or infinite."""

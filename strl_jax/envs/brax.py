@@ -1,5 +1,7 @@
 """Brax environments on any of Brax's physics backends."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from brax import envs
@@ -54,6 +56,10 @@ class BraxEnv(Env):
         """One Brax step, ``action[B, A]`` in [-1, 1]."""
         full = self._leaves.unpack(state.physics, action.shape[0])
         return self._to_state(jax.vmap(self._env.step)(full, jnp.clip(action, -1.0, 1.0)))
+
+    def simulator(self) -> tuple[Callable, Callable]:
+        """Brax's own reset and step, vectorised, over Brax's whole state."""
+        return jax.vmap(self._env.reset), jax.vmap(self._env.step)
 
     def finite(self, state: EnvState) -> Array:
         """Positions and velocities are finite: what else the simulator holds follows from them."""
