@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import signal
 import sys
 import time
 import warnings
@@ -16,11 +17,12 @@ from strl_jax.config import Config, ConfigError
 from strl_jax.runners import launch, run_dir
 from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.runners.writers import check_writers
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m strl_jax.train", description="Train a policy.")
+    parser = launch.Parser(prog="python -m strl_jax.train", description="Train a policy.")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the file's, like seed=7")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML config")
     parser.add_argument("--resume", type=Path, metavar="RUN_DIR", help="go on with this run")
@@ -28,16 +30,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--print-config", action="store_true", help="print the resolved config and stop")
     parser.add_argument("--print-schema", action="store_true", help="print the JSON schema of configs and stop")
     launch.add_arguments(parser)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse(argv)
     if not arguments.print_schema and (arguments.config is None) == (arguments.resume is None):
-        parser.error("one of --config and --resume is needed")
+        parser.error("one of --config FILE and --resume RUN_DIR is needed, and not both")
     if arguments.resume is not None and arguments.log_dir is not None:
         parser.error("--log-dir: a resumed run stays in its folder")
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0, or 2 for bad input."""
+    """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted before the training."""
     arguments = parse(argv)
     warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
     try:
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         config, lines = _read(arguments)
         for line in lines:
-            print(f"warning: {line}", file=sys.stderr)
+            launch.tell("warning", line)
         if arguments.print_config:
             print(config_module.to_yaml(config), end="")
             return 0
@@ -54,8 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         launch.use_compilation_cache()
         return _train(arguments, config)
     except (ConfigError, CheckpointError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        launch.tell("error", error)
         return 2
+    except KeyboardInterrupt:
+        launch.tell("error", "interrupted before the training began")
+        return 128 + signal.SIGINT
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
@@ -66,22 +71,36 @@ def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
 
 def _train(arguments: argparse.Namespace, config: Config) -> int:
     started = time.perf_counter()
+    _check_writers(config)
     runner = OnPolicyRunner(None, config)
-    path = arguments.resume or arguments.log_dir or run_dir.name(config)
-    if arguments.resume is None and jax.process_index() == 0:
-        path = run_dir.create(path, config)
-    path = launch.path_of_process_0(path)
-    runner.open(path)
-    if arguments.resume is not None:
-        for line in runner.load(path) if runner.checkpointer.latest("last") is not None else [NOTHING_SAVED]:
-            print(f"note: {line}", file=sys.stderr)
     try:
-        runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
+        _learn(runner, arguments)
     finally:
         runner.close()
     if jax.process_index() == 0:
         _tell(runner, time.perf_counter() - started)
     return 0
+
+
+def _check_writers(config: Config) -> None:
+    try:
+        check_writers(config.runner.logger)
+    except ValueError as error:
+        raise ConfigError(f"runner.logger: {error}") from None
+
+
+def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace) -> None:
+    config, leader = runner.config, jax.process_index() == 0
+    path = arguments.resume or arguments.log_dir or run_dir.name(config)
+    if arguments.resume is None and leader:
+        path = run_dir.create(path, config)
+    path = launch.path_of_process_0(path)
+    runner.open(path)
+    if arguments.resume is not None:
+        for line in runner.load(path) if runner.checkpointer.latest("last") is not None else [NOTHING_SAVED]:
+            if leader:
+                launch.tell("note", line)
+    runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
 
 
 NOTHING_SAVED = "the run was stopped before its first checkpoint; it starts from its beginning"

@@ -1,14 +1,40 @@
-"""What every command does first: several hosts, a compilation cache, quiet libraries."""
+"""What every command does first: its arguments, several hosts, a compilation cache."""
 
 import argparse
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
+from jax.sharding import Mesh
 
 from strl_jax.config import ConfigError
+from strl_jax.sharding import replicated, sharded
+
+
+class Parser(argparse.ArgumentParser):
+    """Arguments whose faults are one ``error:`` line, exit code 2; ``key=value`` may stand between options."""
+
+    def __init__(self, **options):
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str):
+        print(f"error: {message}", file=sys.stderr)
+        self.exit(2)
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """The arguments; those of the process if ``argv`` is None."""
+        return self.parse_intermixed_args(argv)
+
+
+def tell(kind: str, message: object) -> None:
+    """Each line of the message on stderr as ``kind: line``."""
+    for line in str(message).splitlines():
+        print(f"{kind}: {line}", file=sys.stderr)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,3 +92,37 @@ def path_of_process_0(path: Path) -> Path:
     buffer[: encoded.size] = encoded
     agreed = np.asarray(multihost_utils.broadcast_one_to_all(buffer), np.uint8)
     return Path(os.fsdecode(agreed.tobytes().rstrip(b"\0")))
+
+
+class StopVote:
+    """A stop of one process is a stop of all, after the same iteration.
+
+    With several processes the vote is a program that waits in the devices' queue
+    behind the iteration and is read with its metrics, so that no host waits for it;
+    a signal then takes effect an iteration or two later.
+    """
+
+    def __init__(self, mesh: Mesh):
+        self._place, self._agreed = sharded(mesh), False
+        self._any = jax.jit(jnp.any, out_shardings=replicated(mesh))
+
+    def cast(self, name: str | None) -> jax.Array | None:
+        """Votes with the signal that this process has seen; every process calls it after each iteration.
+
+        Returns:
+            What ``read`` takes; None with one process.
+        """
+        if jax.process_count() == 1:
+            return None
+        local = np.full(len(self._place.addressable_devices), name is not None)
+        return self._any(jax.make_array_from_process_local_data(self._place, local))
+
+    def read(self, vote: jax.Array | None) -> None:
+        """Takes in a vote."""
+        self._agreed |= vote is not None and bool(vote)
+
+    def result(self, name: str | None) -> str | None:
+        """What asks to stop, None if nothing does; ``name`` is the signal that this process has seen."""
+        if jax.process_count() == 1:
+            return name
+        return (name or "a signal to another process") if self._agreed else None

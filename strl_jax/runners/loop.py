@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.experimental import multihost_utils
 
-from strl_jax.config import to_dict
+from strl_jax.config import ConfigError, to_dict
 from strl_jax.runners import scalars
 from strl_jax.runners.console import Console
 from strl_jax.runners.git_state import store_code_state
+from strl_jax.runners.launch import StopVote
 from strl_jax.runners.programs import time_update
 from strl_jax.runners.signals import StopFlag
 from strl_jax.runners.writers import make_writers
@@ -27,6 +26,7 @@ class Pending:
 
     iteration: int
     metrics: Any
+    asked: jax.Array | None  # of ``StopVote``: some process was asked to stop
 
 
 class Loop:
@@ -35,11 +35,13 @@ class Loop:
     Args:
         runner: the runner; its states are advanced in place.
         iterations: how many to add.
+        random_lengths: start the first episodes of a new run at random ages.
         trial: an Optuna trial or None.
     """
 
-    def __init__(self, runner, iterations: int, trial):
-        self.runner, self.trial = runner, trial
+    def __init__(self, runner, iterations: int, random_lengths: bool, trial):
+        self.runner, self.random_lengths, self.trial = runner, random_lengths, trial
+        self.vote = StopVote(runner.mesh)
         self.first = runner.progress.iteration
         self.last = self._budget(self.first + iterations)
         self.writers = []
@@ -56,41 +58,65 @@ class Loop:
         return min(wanted, self.first + max(0, math.ceil(left / self.runner.steps_per_iteration)))
 
     def run(self) -> None:
-        """Trains until the iterations are done or a signal asks to stop, then saves."""
-        runner, config = self.runner, self.runner.config.runner
+        """Trains until the iterations are done or a signal asks to stop, then saves.
+
+        Raises:
+            ConfigError: a writer does not start.
+            CheckpointError: a checkpoint cannot be written.
+        """
+        runner = self.runner
         with StopFlag() as stop, Console(self.last, self.first, quiet=not self.leader) as self.console:
             if runner.log_dir is not None and self.leader:
                 store_code_state(runner.log_dir, runner.repositories, warn=self.console.warn)
-                self.writers = make_writers(
-                    config.logger,
-                    runner.log_dir,
-                    to_dict(runner.config),
-                    self.first + 1,
-                    project=config.wandb_project,
-                    name=runner.log_dir.name,
-                )
+                self.writers = self._make_writers()
             try:
                 self._iterate(stop)
             finally:
                 for writer in self.writers:
                     writer.close()
 
+    def _make_writers(self) -> list:
+        runner, config = self.runner, self.runner.config.runner
+        try:
+            return make_writers(
+                config.logger,
+                runner.log_dir,
+                to_dict(runner.config),
+                self.first + 1,
+                project=config.wandb_project,
+                name=runner.log_dir.name,
+            )
+        except ValueError as error:
+            raise ConfigError(f"runner.logger: {error}") from None
+
+    def _compile(self):
+        """The train step; the states of a new run are made meanwhile."""
+        runner = self.runner
+        if self.last > self.first:
+            runner.programs.request("step")
+        with runner.progress.report.section("compile"):
+            if runner.train_state is None:
+                runner.train_state, runner.rollout_state = runner.fresh_states(self.random_lengths)
+            step = runner.programs.get("step") if self.last > self.first else None
+        if step is not None and runner.config.runner.eval_interval:
+            runner.programs.request("evaluate")
+        return step
+
     def _iterate(self, stop: StopFlag) -> None:
         runner, config = self.runner, self.runner.config.runner
-        with runner.progress.report.section("compile"):
-            step = runner.programs.get("step")
-        if config.eval_interval:
-            runner.programs.request("evaluate")
+        step = self._compile()
+        runner.stopped_by = None
         pending: Pending | None = None
         self.read_at = time.perf_counter()
         for iteration in range(self.first + 1, self.last + 1):
-            runner.stopped_by = self._agreed(stop.name)
+            runner.stopped_by = self.vote.result(stop.name)
             if runner.stopped_by:
                 break
             runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
+            asked = self.vote.cast(stop.name)
             if pending is not None:
                 self._read(pending)
-            pending = Pending(iteration, metrics)
+            pending = Pending(iteration, metrics, asked)
             if self._due(iteration, config.eval_interval, config.last_interval, config.save_interval):
                 self._read(pending)
                 pending = None
@@ -104,6 +130,7 @@ class Loop:
         """Waits for an iteration, then logs it."""
         runner, progress = self.runner, self.runner.progress
         metrics = jax.device_get(pending.metrics)
+        self.vote.read(pending.asked)
         now = time.perf_counter()
         seconds, self.read_at = now - self.read_at, now
         progress.iteration = pending.iteration
@@ -204,11 +231,3 @@ class Loop:
     def _due(iteration: int, *intervals: int) -> bool:
         """Whether one of the intervals ends here; 0 never does."""
         return any(interval and iteration % interval == 0 for interval in intervals)
-
-    @staticmethod
-    def _agreed(name: str | None) -> str | None:
-        """The stop of any process is a stop of all."""
-        if jax.process_count() == 1:
-            return name
-        flags = multihost_utils.process_allgather(jnp.asarray(name is not None))
-        return (name or "a signal to another process") if flags.any() else None

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -17,7 +18,7 @@ from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.sharding import make_mesh
-from strl_jax.types import Array, Obs
+from strl_jax.types import Array, Obs, RolloutState, TrainState
 
 
 class OnPolicyRunner:
@@ -42,8 +43,8 @@ class OnPolicyRunner:
 
     def __init__(self, env, train_cfg: Config | Mapping, log_dir: str | Path | None = None, mesh: Mesh | None = None):
         if not isinstance(train_cfg, Config):
-            if env is not None and "env" not in train_cfg:
-                train_cfg = {**train_cfg, "env": {"name": type(env).__name__}}
+            if env is not None:
+                train_cfg = {**train_cfg, "env": {"name": type(env).__name__, **(train_cfg.get("env") or {})}}
             train_cfg, lines = from_dict(train_cfg)
             for line in lines:
                 warnings.warn(line, stacklevel=2)
@@ -96,16 +97,20 @@ class OnPolicyRunner:
         Returns:
             Velocity RMSD in m/s and cost of transport of the last evaluation, NaN
             if the environment does not report them or no evaluation ran.
+
+        Raises:
+            ConfigError: a writer does not start.
+            CheckpointError: a checkpoint cannot be written.
         """
         if init_at_random_ep_len is None:
             init_at_random_ep_len = self.config.runner.init_at_random_ep_len
-        self.programs.request("step")
-        if self.train_state is None:
-            init = self.programs.get("init", random_lengths=init_at_random_ep_len)
-            key = jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0])
-            self.train_state, self.rollout_state = init(key)
-        Loop(self, num_learning_iterations, trial).run()
+        Loop(self, num_learning_iterations, init_at_random_ep_len, trial).run()
         return self.metrics_velrmsd, self.metrics_CoT
+
+    def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
+        """The states of a new run with the config's seed; see ``train_step.make_init``."""
+        init = self.programs.get("init", random_lengths=random_lengths)
+        return init(jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0]))
 
     def evaluation(self) -> dict[str, float]:
         """Deterministic episodes on fresh environments; training state and statistics stay as they are.
@@ -113,7 +118,11 @@ class OnPolicyRunner:
         Returns:
             ``Eval/*`` scalars: mean, std, min and max of return and length, and the
             environment's metrics.
+
+        Raises:
+            RuntimeError: there is no policy yet.
         """
+        self._need_states()
         evaluate = self.programs.get("evaluate")
         key = jax.random.fold_in(jax.random.key(self.config.seed), self.progress.iteration)
         result = evaluate(self.train_state, jax.device_put(key, evaluate.input_shardings[0][1]))
@@ -124,7 +133,15 @@ class OnPolicyRunner:
         return values
 
     def save(self, kind: str = "last") -> None:
-        """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy)."""
+        """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy).
+
+        Raises:
+            RuntimeError: there is nothing to save yet, or no run folder.
+            CheckpointError: it cannot be written.
+        """
+        self._need_states()
+        if self.checkpointer is None:
+            raise RuntimeError("nowhere to save: the runner has no log_dir")
         state = {"train": self.train_state}
         if kind == "last":
             state["rollout"] = self.rollout_state
@@ -174,32 +191,39 @@ class OnPolicyRunner:
         return checkpoint.differences(meta, self.mesh.size)
 
     def _take_weights(self, loaded) -> None:
-        init = self.programs.get("init", random_lengths=self.config.runner.init_at_random_ep_len)
-        key = jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0])
-        fresh, self.rollout_state = init(key)
+        fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
         self.train_state = fresh.replace(params=loaded.params, stats=loaded.stats)
+        self.progress = Progress()
 
     def get_inference_policy(self) -> Callable[[Obs], Array]:
         """``policy(obs) -> mean action [B, A]``, with the weights and statistics of this moment.
 
-        ``obs`` maps components to ``[B, *shape]``; an array stands for the only component.
+        ``obs`` maps components to ``[B, *shape]``; an array ``[B, D]`` holds the actor's
+        components one after the other.
+
+        Raises:
+            RuntimeError: there is no policy yet.
         """
+        self._need_states()
         algorithm, actor = self.algorithm, self.algorithm.groups["actor"]
-        state = jax.tree.map(jnp.copy, self.train_state)
+        variables, stats = jax.tree.map(jnp.copy, (self.train_state.params["policy"], self.train_state.stats))
 
         @jax.jit
-        def policy(obs: Obs) -> Array:
-            obs = obs if isinstance(obs, dict) else {actor.names[0]: obs}
-            groups = algorithm.pack(state.stats, obs, groups=("actor",))
-            batch = groups["actor"].shape[:-1]
-            variables = state.params["policy"]
-            return algorithm.policy.apply(variables, groups, {}, jnp.zeros(batch, bool), method="act")[0]
+        def act(variables, stats, obs: Obs | Array) -> Array:
+            obs = obs if isinstance(obs, Mapping) else {name: actor.select(obs, name) for name in actor.names}
+            groups = algorithm.pack(stats, obs, groups=("actor",))
+            reset = jnp.zeros(groups["actor"].shape[:-1], bool)
+            return algorithm.policy.apply(variables, groups, {}, reset, method="act")[0]
 
-        return policy
+        return partial(act, variables, stats)
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
         """Stores the git state of this repository too when ``learn`` starts."""
         self.repositories.append(repo_file_path)
+
+    def _need_states(self) -> None:
+        if self.train_state is None:
+            raise RuntimeError("there is no policy yet: call learn or load first")
 
     def close(self) -> None:
         """Waits for checkpoints under way and lets threads go."""

@@ -6,12 +6,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import yaml
-
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
 
 CONFIG = "config.yaml"
+JSON = "config.json"
 
 
 def name(config: Config, stamp: float | None = None) -> Path:
@@ -35,10 +34,12 @@ def create(path: Path, config: Config) -> Path:
             inner = Path(temporary) / "run"
             inner.mkdir()
             (inner / CONFIG).write_text(config_module.to_yaml(config))
-            (inner / "config.json").write_text(json.dumps(config_module.to_dict(config), indent=1))
+            (inner / JSON).write_text(json.dumps(config_module.to_dict(config), indent=1))
             return _rename(inner, path)
     except OSError as error:
-        raise ConfigError(f"runner.log_root: cannot make the run folder {path}: {error.strerror}") from None
+        raise ConfigError(
+            f"run folder {path}: cannot be made: {error.strerror}; runner.log_root or --log-dir names another place"
+        ) from None
 
 
 def _rename(source: Path, target: Path) -> Path:
@@ -60,9 +61,7 @@ def read_config(path: Path, overrides=()) -> tuple[Config, list[str]]:
     Raises:
         ConfigError: no run there, or bad overrides.
     """
-    if not (path / CONFIG).is_file():
-        raise ConfigError(f"--resume: {path} is no run folder: it has no {CONFIG}")
-    try:
-        return config_module.load(path / CONFIG, overrides)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--resume: {path / CONFIG} is damaged: {error}") from None
+    for needed in (CONFIG, JSON):  # the second one tells a run folder from a folder of configs
+        if not (path / needed).is_file():
+            raise ConfigError(f"--resume: {path} is no run folder: it has no {needed}")
+    return config_module.load(path / CONFIG, overrides)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -49,3 +50,4 @@ class StopFlag:
             if self.name is not None:
                 os._exit(128 + data[0])
             self.name = signal.Signals(data[0]).name
+            print(f"{self.name}: stops after this iteration; a second one exits at once", file=sys.stderr, flush=True)

@@ -1,0 +1,106 @@
+"""What the commands do first: arguments, several hosts, the compilation cache."""
+
+from pathlib import Path
+
+import jax
+import pytest
+
+from strl_jax.config import ConfigError
+from strl_jax.runners import launch
+from strl_jax.sharding import make_mesh
+
+
+@pytest.fixture
+def parser():
+    parser = launch.Parser(prog="x")
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--config")
+    launch.add_arguments(parser)
+    return parser
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """Calls of ``jax.distributed.initialize``."""
+    calls = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+def test_overrides_between_options(parser):
+    found = parser.parse(["a=1", "--config", "f", "b=2", "--process-id", "3", "c=4"])
+    assert (found.overrides, found.config, found.process_id) == (["a=1", "b=2", "c=4"], "f", 3)
+
+
+def test_fault_is_one_line_without_usage(parser, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parser.parse(["--conf=f"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "error: unrecognized arguments: --conf=f\n"
+
+
+def test_tell_marks_every_line(capsys):
+    launch.tell("warning", ValueError("one\ntwo"))
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "warning: one\nwarning: two\n")
+
+
+def test_one_process_joins_nobody(parser, joined):
+    launch.initialize(parser.parse([]))
+    assert joined == []
+
+
+def test_processes_join(parser, joined):
+    launch.initialize(parser.parse(["--coordinator", "a:1", "--num-processes", "2", "--process-id", "1"]))
+    launch.initialize(parser.parse(["--distributed"]))
+    assert joined == [("a:1", 2, 1), ()]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--coordinator", "a:1"], "--num-processes, --process-id: missing; "),
+        (["--distributed", "--process-id", "0"], "--coordinator, --num-processes: missing; "),
+        (["--coordinator", "a:1", "--num-processes", "0", "--process-id", "0"], "--num-processes: 0 .*>= 1"),
+        (["--coordinator", "a:1", "--num-processes", "2", "--process-id", "-1"], r"--process-id: -1 .*in 0\.\.1"),
+    ],
+)
+def test_flags_that_do_not_fit(given, message, parser, joined):
+    with pytest.raises(ConfigError, match=message):
+        launch.initialize(parser.parse(given))
+    assert joined == []
+
+
+def test_compilation_cache(monkeypatch, tmp_path):
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", "mine")
+        launch.use_compilation_cache()
+        assert jax.config.jax_compilation_cache_dir == "mine"
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        launch.use_compilation_cache()
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "strl_jax" / "xla")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_one_process_has_its_own_path_and_vote():
+    assert launch.path_of_process_0(Path("here")) == Path("here")
+    vote = launch.StopVote(make_mesh(jax.devices()[:2]))
+    assert vote.cast("SIGTERM") is None
+    vote.read(None)
+    assert vote.result(None) is None
+    assert vote.result("SIGTERM") == "SIGTERM"
+
+
+def test_vote_of_several_processes(monkeypatch):
+    """As process 0 of two sees it; the votes of both are in one array."""
+    vote = launch.StopVote(make_mesh(jax.devices()[:2]))
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    vote.read(vote.cast(None))
+    assert vote.result("SIGINT") is None  # not yet: the others must hear of it
+    vote.read(vote.cast("SIGINT"))
+    vote.read(vote.cast(None))
+    assert vote.result("SIGINT") == "SIGINT"
+    assert vote.result(None) == "a signal to another process"

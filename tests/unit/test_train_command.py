@@ -1,0 +1,248 @@
+"""``python -m strl_jax.train``: bad input is one clear line each, exit code 2, and nothing is written."""
+
+import json
+import re
+import sys
+
+import jax
+import pytest
+import yaml
+from commands import run, settings, write
+
+from strl_jax import train
+from strl_jax.config import load, to_dict
+from strl_jax.runners import run_dir
+from strl_jax.runners.on_policy import OnPolicyRunner
+
+# 4 devices are there, see conftest.py.
+FAULTS = {
+    "unknown key": (["algorithm.gama=0.9"], r"algorithm\.gama: unknown key; nearest is gamma"),
+    "wrong type": (["env.num_envs=many"], r"env\.num_envs: 'many' .*must be an integer"),
+    "out of range": (["algorithm.gamma=1.5"], r"algorithm\.gamma: 1\.5 .*<= 1"),
+    "minibatches": (["algorithm.num_mini_batches=3"], r"num_mini_batches: 3 does not divide .*: 1, 2, 4, 8, 16"),
+    "minibatches of a shard": (["algorithm.num_mini_batches=8"], r"algorithm\.num_mini_batches: 8 .*4 samples"),
+    "devices": (["env.num_envs=6"], r"env\.num_envs: 6 does not divide over 4 devices; nearest is 4 or 8"),
+    "unknown environment": (["env.name=probe:state_acton"], r"env\.name: .*nearest is state_action"),
+    "environment without a kind": (["env.name=ant"], r"env\.name: 'ant' is not allowed; it must be brax:NAME:BACKEND"),
+    "environment's options": (
+        ["env.kwargs={target: 1}", "env.name=probe:constant"],
+        r"env\.kwargs: .*no option 'target'",
+    ),
+    "unknown component": (["env.groups.actor=[gaol]"], r"env\.groups\.actor: 'gaol' .*nearest is goal"),
+    "unknown class": (["runner.algorithm_class_name=PPPO"], r"runner\.algorithm_class_name: 'PPPO' .*nearest is PPO"),
+    "unknown writer": (["runner.logger=tensorbord"], r"runner\.logger: 'tensorbord' .*nearest is tensorboard"),
+    "writer that is not there": (["runner.logger=no_such_module:Writer"], r"runner\.logger: .*cannot be imported"),
+    "no writer and another": (["runner.logger=[none, tensorboard]"], r"runner\.logger: .*'none' can only stand alone"),
+    "no override": (["seed"], r"override 'seed': it must be section\.key=VALUE"),
+    "unknown option": (["--sed", "7"], r"unrecognized arguments: --sed"),
+    "abbreviated option": (["--log", "there"], r"unrecognized arguments: --log"),
+    "number expected": (["--process-id", "first"], r"--process-id: invalid int value: 'first'"),
+    "half of the flags": (["--process-id", "0"], r"--coordinator, --num-processes: missing; .* go together"),
+    "process number": (
+        ["--coordinator", "localhost:1", "--num-processes", "2", "--process-id", "2"],
+        r"--process-id: 2 is not allowed; it must be in 0\.\.1",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path):
+    """The command would turn on the user's cache for all later tests."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "cache"))
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write(tmp_path / "config.yaml", settings(tmp_path / "logs"))
+
+
+def call(capsys, *arguments) -> tuple[int, list[str]]:
+    """Exit code of the command and the lines on stderr; stdout must be empty."""
+    try:
+        code = train.main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err.splitlines()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_one_line(fault, config, tmp_path, capsys):
+    arguments, expected = FAULTS[fault]
+    code, lines = call(capsys, "--config", config, *arguments)
+    assert code == 2
+    assert len(lines) == 1, lines
+    assert re.match(r"error: \S", lines[0])
+    assert re.search(expected, lines[0]), lines[0]
+    assert not (tmp_path / "logs").exists()
+
+
+def test_each_fault_has_its_line(config, tmp_path, capsys):
+    code, lines = call(capsys, "--config", config, "algorithm.gama=0.9", "env.num_envs=0", "sed=1")
+    assert code == 2
+    assert len(lines) == 3
+    assert all(line.startswith("error: override ") for line in lines)
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("env: [\n", r"config\.yaml, line 2: not valid YAML"),
+        ("", r"config\.yaml: a config is a mapping .*this is empty"),
+        ("seed: 1\nseed: 2\n", r"config\.yaml, line 2: .*key 'seed' stands twice"),
+        ("seed: 1\n", r"env\.name: it is missing and has no default"),
+    ],
+)
+def test_broken_file(text, expected, config, capsys):
+    config.write_text(text)
+    code, lines = call(capsys, "--config", config)
+    assert (code, len(lines)) == (2, 1)
+    assert re.search(f"^error: .*{expected}", lines[0]), lines[0]
+
+
+def test_missing_file_and_missing_choice(config, tmp_path, capsys):
+    code, lines = call(capsys, "--config", tmp_path / "confg.yaml")
+    assert (code, lines) == (2, [f"error: {tmp_path}/confg.yaml: no such file; nearest is config.yaml"])
+    for arguments in ([], ["--config", config, "--resume", tmp_path]):
+        code, lines = call(capsys, *arguments)
+        assert (code, lines) == (2, ["error: one of --config FILE and --resume RUN_DIR is needed, and not both"])
+    code, lines = call(capsys, "--resume", tmp_path, "--log-dir", tmp_path)
+    assert (code, lines) == (2, ["error: --log-dir: a resumed run stays in its folder"])
+    code, lines = call(capsys, "--resume", tmp_path)  # it has a config.yaml
+    assert (code, lines) == (2, [f"error: --resume: {tmp_path} is no run folder: it has no config.json"])
+    code, lines = call(capsys, "--resume", tmp_path / "none")
+    assert (code, lines) == (2, [f"error: --resume: {tmp_path}/none is no run folder: it has no config.yaml"])
+
+
+def test_wandb_that_is_not_installed(config, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)  # what Python does for a package that cannot be imported
+    code, lines = call(capsys, "--config", config, "runner.logger=wandb")
+    assert (code, len(lines)) == (2, 1)
+    assert re.search(r"^error: runner\.logger: .*needs the package wandb .*pip install strl_jax\[wandb\]$", lines[0])
+    assert not (tmp_path / "logs").exists()
+
+
+def test_run_folder_that_cannot_be_made(config, tmp_path, capsys):
+    (tmp_path / "logs").write_text("a file")
+    for arguments in ([], ["--log-dir", tmp_path / "logs" / "run"]):
+        code, lines = call(capsys, "--config", config, *arguments)
+        assert (code, len(lines)) == (2, 1)
+        assert re.search(r"^error: run folder .*/logs/.*: cannot be made: .*--log-dir names another place$", lines[0])
+
+
+def test_overrides_and_options_in_any_order(config, capsys):
+    assert (
+        train.main(["seed=7", "--config", str(config), "env.num_envs=8", "--print-config", "policy.activation=relu"])
+        == 0
+    )
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert (printed["seed"], printed["env"]["num_envs"], printed["policy"]["activation"]) == (7, 8, "relu")
+
+
+def test_printed_config_is_a_config(config, tmp_path, capsys):
+    assert train.main(["--config", str(config), "--print-config", "algorithm.clip_min_std=[0.1]"]) == 0
+    text = capsys.readouterr().out
+    again = tmp_path / "again.yaml"
+    again.write_text(text)
+    assert train.main(["--config", str(again), "--print-config"]) == 0
+    assert capsys.readouterr().out == text
+    assert to_dict(load(again)[0]) == yaml.safe_load(text)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_schema_knows_the_keys_of_a_config(config, capsys):
+    assert train.main(["--print-schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    given = yaml.safe_load(config.read_text())
+    assert given.keys() <= schema["properties"].keys()
+    nodes = list(_nodes(schema))
+    runner = next(node for node in nodes if "last_interval" in node.get("properties", {}))
+    assert given["runner"].keys() <= runner["properties"].keys()
+    assert runner["additionalProperties"] is False
+
+
+def test_schema_is_a_json_schema(capsys):
+    train.main(["--print-schema"])
+    schema = json.loads(capsys.readouterr().out)
+    types = {"object", "array", "string", "number", "integer", "boolean", "null"}
+    nodes = list(_nodes(schema))
+    assert schema["type"] == "object"
+    assert {node["type"] for node in nodes if isinstance(node.get("type"), str)} == types
+    references = {node["$ref"] for node in nodes if "$ref" in node}
+    assert {f"#/$defs/{name}" for name in schema["$defs"]} == references
+    for node in nodes:
+        assert set(node.get("required", [])) <= node.get("properties", {}).keys()
+
+
+def _nodes(schema):
+    """The schema and all schemas inside it."""
+    inner = list(schema.get("$defs", {}).values()) + list(schema.get("properties", {}).values())
+    inner += schema.get("anyOf", []) + schema.get("allOf", []) + schema.get("prefixItems", [])
+    inner += [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)]
+    yield schema
+    for node in inner:
+        yield from _nodes(node)
+
+
+def test_keys_without_meaning_warn_once(config, capsys):
+    data = yaml.safe_load(config.read_text())
+    data["runner"] |= {"load_run": -1, "resume": False}
+    data["device"] = "cuda:0"
+    assert train.main(["--config", str(write(config, data)), "--print-config", "algorithm.device=cpu"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert sorted(line.split(": ignored; ")[0] for line in lines) == [
+        "warning: algorithm.device",
+        "warning: device",
+        "warning: runner.load_run",
+        "warning: runner.resume",
+    ]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A run folder with a checkpoint of the start."""
+    folder = tmp_path_factory.mktemp("saved")
+    config, _ = load(write(folder / "config.yaml", settings(folder)))
+    runner = OnPolicyRunner(None, config)
+    runner.open(run_dir.create(folder / "run", config))
+    runner.train_state, runner.rollout_state = runner.fresh_states(False)
+    runner.save()
+    runner.close()
+    return runner.log_dir
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("policy.actor_hidden_dims=[8]", [r"does not fit: .*actor.*saved float32\[4.*wanted float32\[8"]),
+        ("env.num_envs=8", [r"does not fit: rollout/.*: saved .*\[4\], wanted .*\[8\]"]),
+        (
+            "env.groups.actor=[position]",
+            [r"'actor', component 'goal': shape \(1, 2\) in the checkpoint, absent now"],
+        ),
+        (
+            "env.groups={actor: [goal], critic: [goal]}",
+            [r"group 'actor', component 'position'", r"group 'critic', component 'position'"],
+        ),
+    ],
+)
+def test_resume_with_what_does_not_fit(override, expected, saved, capsys):
+    before = sorted(path for path in saved.rglob("*"))
+    code, lines = call(capsys, "--resume", saved, override)
+    assert code == 2
+    assert len(lines) == len(expected), lines
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.search(f"^error: .*{pattern}", line), line
+    assert sorted(path for path in saved.rglob("*")) == before
+
+
+def test_real_command(config, tmp_path):
+    code, out, err = run("--config", config, "algorithm.gama=0.9", cache=tmp_path / "cache")
+    assert (code, out) == (2, "")
+    assert err == "error: override 'algorithm.gama=0.9': algorithm.gama: unknown key; nearest is gamma\n"
+    assert not (tmp_path / "logs").exists()
