@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import yaml
+from jax.experimental.compilation_cache import compilation_cache
 
 from strl_jax.envs.base import Env
 from strl_jax.types import EnvState
@@ -61,6 +64,7 @@ def settings(log_root: Path, **runner) -> dict:
         "algorithm": {
             "num_mini_batches": 2,
             "num_learning_epochs": 1,
+            "schedule": "adaptive",
             "empirical_normalization": True,
             "normalize_rewards": True,
         },
@@ -107,6 +111,24 @@ def finish(process: subprocess.Popen, seconds: float = 300.0) -> tuple[int, str,
 def run(*arguments, **options) -> tuple[int, str, str]:
     """``finish(start(...))``."""
     return finish(start(*arguments, **options))
+
+
+@contextmanager
+def cached_in(folder: Path) -> Iterator[None]:
+    """Compiled programs of this process are kept there, in place of the user's cache."""
+    values = {"jax_compilation_cache_dir": str(folder), "jax_persistent_cache_min_compile_time_secs": 0.0}
+    before = {name: getattr(jax.config, name) for name in values}
+    try:
+        _configure(values)
+        yield
+    finally:
+        _configure(before)
+
+
+def _configure(values: dict) -> None:
+    for name, value in values.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()  # it would stay in the folder that it has opened
 
 
 def log(run_dir: Path) -> list[dict]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import Walk, log, same, settings
+from commands import Walk, cached_in, log, same, settings
 
 from strl_jax.config import ConfigError
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -44,17 +44,8 @@ class Trial:
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once(tmp_path_factory):
     """The second runner of this file compiles nothing."""
-    before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", MIN_SECONDS)}
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("cache")))
-    jax.config.update(MIN_SECONDS, 0.0)
-    jax.experimental.compilation_cache.compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    jax.experimental.compilation_cache.compilation_cache.reset_cache()
-
-
-MIN_SECONDS = "jax_persistent_cache_min_compile_time_secs"
+    with cached_in(tmp_path_factory.mktemp("cache")):
+        yield
 
 
 def train_cfg(**runner) -> dict:

@@ -4,10 +4,9 @@ import json
 import re
 import sys
 
-import jax
 import pytest
 import yaml
-from commands import run, settings, write
+from commands import cached_in, run, settings, write
 
 from strl_jax import train
 from strl_jax.config import load, to_dict
@@ -48,10 +47,8 @@ FAULTS = {
 @pytest.fixture(autouse=True)
 def cache_of_its_own(tmp_path):
     """The command would turn on the user's cache for all later tests."""
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "cache"))
-    yield
-    jax.config.update("jax_compilation_cache_dir", before)
+    with cached_in(tmp_path / "cache"):
+        yield
 
 
 @pytest.fixture
