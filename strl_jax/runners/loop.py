@@ -106,36 +106,39 @@ class Loop:
         runner, config = self.runner, self.runner.config.runner
         step = self._compile()
         runner.stopped_by = None
-        pending: Pending | None = None
+        unread: list[Pending] = []
         self.read_at = time.perf_counter()
         for iteration in range(self.first + 1, self.last + 1):
             runner.stopped_by = self.vote.result(stop.name)
             if runner.stopped_by:
                 break
             runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
-            asked = self.vote.cast(stop.name)
-            if pending is not None:
-                self._read(pending)
-            pending = Pending(iteration, metrics, asked)
-            if self._due(iteration, config.eval_interval, config.last_interval, config.save_interval):
-                self._read(pending)
-                pending = None
+            current = Pending(iteration, metrics, self.vote.cast(stop.name))
+            pause = self._due(iteration, config.eval_interval, config.last_interval, config.save_interval)
+            self._read([*unread, current] if pause else unread)
+            unread = [] if pause else [current]
+            if pause:
                 self._save(iteration)
             self._split_time(iteration)
-        if pending is not None:
-            self._read(pending)
+        self._read(unread)
         self._finish()
 
-    def _read(self, pending: Pending) -> None:
-        """Waits for an iteration, then logs it."""
-        runner, progress = self.runner, self.runner.progress
-        metrics = jax.device_get(pending.metrics)
-        self.vote.read(pending.asked)
+    def _read(self, unread: list[Pending]) -> None:
+        """Waits for iterations, then logs them; their time is shared among them."""
+        if not unread:
+            return
+        every = jax.device_get([pending.metrics for pending in unread])
         now = time.perf_counter()
-        seconds, self.read_at = now - self.read_at, now
+        elapsed, self.read_at = now - self.read_at, now
+        for pending, metrics in zip(unread, every, strict=True):
+            self.vote.read(pending.asked)
+            self._log(pending, metrics, elapsed / len(unread))
+
+    def _log(self, pending: Pending, metrics: dict, seconds: float) -> None:
+        runner, progress = self.runner, self.runner.progress
         progress.iteration = pending.iteration
         progress.env_steps += runner.steps_per_iteration
-        progress.seconds = self.earlier_seconds + now - self.started
+        progress.seconds = self.earlier_seconds + time.perf_counter() - self.started
         progress.rewards.extend(scalars.finite(metrics["episode_reward"]))
         progress.lengths.extend(scalars.finite(metrics["episode_length"]))
         values = scalars.from_metrics(metrics, runner.env.episode_length * runner.env.env.dt)
