@@ -30,6 +30,13 @@ def sharded(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(AXIS))
 
 
+def replicate_key(key: jax.Array, mesh: Mesh) -> jax.Array:
+    """A PRNG key, the same in every process, on all devices; ``device_put`` reaches only those of its process."""
+    data = np.asarray(jax.random.key_data(key))
+    placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda index: data[index])
+    return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(key))
+
+
 def axis_size(axis_name: str | None) -> int:
     """Number of shards."""
     return 1 if axis_name is None else jax.lax.axis_size(axis_name)

@@ -17,7 +17,7 @@ from strl_jax.runners import checkpoint, scalars
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
-from strl_jax.sharding import make_mesh
+from strl_jax.sharding import make_mesh, replicate_key
 from strl_jax.types import Array, Obs, RolloutState, TrainState
 
 
@@ -110,7 +110,7 @@ class OnPolicyRunner:
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
         """The states of a new run with the config's seed; see ``train_step.make_init``."""
         init = self.programs.get("init", random_lengths=random_lengths)
-        return init(jax.device_put(jax.random.key(self.config.seed), init.input_shardings[0][0]))
+        return init(replicate_key(jax.random.key(self.config.seed), self.mesh))
 
     def evaluation(self) -> dict[str, float]:
         """Deterministic episodes on fresh environments; training state and statistics stay as they are.
@@ -125,7 +125,7 @@ class OnPolicyRunner:
         self._need_states()
         evaluate = self.programs.get("evaluate")
         key = jax.random.fold_in(jax.random.key(self.config.seed), self.progress.iteration)
-        result = evaluate(self.train_state, jax.device_put(key, evaluate.input_shardings[0][1]))
+        result = evaluate(self.train_state, replicate_key(key, self.mesh))
         values = scalars.from_evaluation(jax.device_get(result))
         self.progress.evaluation = values
         self.metrics_velrmsd = values.get("Eval/metric/tracking_error", math.nan)

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from strl_jax.algorithms import train_step
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.runners.evaluation import make_evaluate
-from strl_jax.sharding import replicated
+from strl_jax.sharding import replicate_key, replicated
 
 
 class Programs:
@@ -26,7 +26,7 @@ class Programs:
     """
 
     def __init__(self, env, algorithm: Algorithm, mesh: Mesh, *, num_envs: int, num_steps: int, num_eval_envs: int):
-        self._env, self._algorithm, self._mesh = env, algorithm, mesh
+        self._env, self._algorithm, self.mesh = env, algorithm, mesh
         self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
         self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[str, Future] = {}
@@ -59,30 +59,30 @@ class Programs:
 
     def _lower_init(self, random_lengths: bool):
         init = train_step.make_init(
-            self._env, self._algorithm, self._mesh, self._num_envs, random_lengths=random_lengths
+            self._env, self._algorithm, self.mesh, self._num_envs, random_lengths=random_lengths
         )
         return init.lower(self._key())
 
     def _lower_step(self):
-        step = train_step.make_train_step(self._env, self._algorithm, self._mesh, self._num_steps)
+        step = train_step.make_train_step(self._env, self._algorithm, self.mesh, self._num_steps)
         return step.lower(*self.states)
 
     def _lower_evaluate(self):
-        evaluate = make_evaluate(self._env, self._algorithm, self._mesh, self._num_eval_envs)
+        evaluate = make_evaluate(self._env, self._algorithm, self.mesh, self._num_eval_envs)
         return evaluate.lower(self.states[0], self._key())
 
     def _lower_update(self):
-        update = train_step.make_update(self._algorithm, self._mesh)
+        update = train_step.make_update(self._algorithm, self.mesh)
         return update.lower(self.states[0], self.rollout_shapes, self._key())
 
     @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
-        collect = train_step.make_collect(self._env, self._algorithm, self._mesh, self._num_steps)
+        collect = train_step.make_collect(self._env, self._algorithm, self.mesh, self._num_steps)
         return jax.eval_shape(collect, *self.states)[2]
 
     def _key(self):
-        return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self._mesh))
+        return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))
 
 
 def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
@@ -91,11 +91,11 @@ def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
     The values do not matter to the time, so they are zeros.
     """
     update = programs.get("update")
-    _, rollout_shardings, _ = update.input_shardings[0]
+    rollout_shardings = update.input_shardings[0][1]
     rollout = jax.tree.map(
         lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), programs.rollout_shapes, rollout_shardings
     )
-    key = jax.device_put(jax.random.key(0), update.input_shardings[0][2])
+    key = replicate_key(jax.random.key(0), programs.mesh)
     seconds = []
     for _ in range(repeats):
         state = jax.tree.map(jnp.copy, train_state)  # the program takes over its buffers
