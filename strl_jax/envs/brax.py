@@ -40,26 +40,28 @@ class BraxEnv(Env):
             self._env = envs.get_environment(name, backend=backend, **kwargs)
         except (TypeError, ValueError) as error:
             raise ValueError(f"Brax environment {name!r} on {backend!r}: {error}") from error
+        # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
+        self._reset, self._step = jax.jit(self._env.reset), jax.jit(self._env.step)
         self.action_size = self._env.action_size
         self.dt = float(self._env.dt)
         self.episode_length = 1000
-        shapes = jax.eval_shape(self._env.reset, jax.random.key(0))
+        shapes = jax.eval_shape(self._reset, jax.random.key(0))
         self.observation_shapes = {key: value.shape for key, value in _components(shapes.obs).items()}
         action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
         self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``."""
-        return self._to_state(jax.vmap(self._env.reset)(key))
+        return self._to_state(jax.vmap(self._reset)(key))
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """One Brax step, ``action[B, A]`` in [-1, 1]."""
         full = self._leaves.unpack(state.physics, action.shape[0])
-        return self._to_state(jax.vmap(self._env.step)(full, jnp.clip(action, -1.0, 1.0)))
+        return self._to_state(jax.vmap(self._step)(full, jnp.clip(action, -1.0, 1.0)))
 
     def simulator(self) -> tuple[Callable, Callable]:
         """Brax's own reset and step, vectorised, over Brax's whole state."""
-        return jax.vmap(self._env.reset), jax.vmap(self._env.step)
+        return jax.vmap(self._reset), jax.vmap(self._step)
 
     def finite(self, state: EnvState) -> Array:
         """Positions and velocities are finite: what else the simulator holds follows from them."""
@@ -68,7 +70,7 @@ class BraxEnv(Env):
         return finite((pipeline.q, pipeline.qd), batch)
 
     def _step_with_outputs(self, state, action: Array):
-        state = self._env.step(state, action)
+        state = self._step(state, action)
         pipeline = state.pipeline_state
         info = state.info.get("truncation", ())
         return state, (state.obs, state.reward, state.done, state.metrics, info, pipeline.q, pipeline.qd)

@@ -28,7 +28,9 @@ class Programs:
     def __init__(self, env, algorithm: Algorithm, mesh: Mesh, *, num_envs: int, num_steps: int, num_eval_envs: int):
         self._env, self._algorithm, self.mesh = env, algorithm, mesh
         self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
-        self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
+        # Tracing is Python and holds the interpreter: one after the other, in the order of the requests.
+        self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
+        self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[str, Future] = {}
         self.states = train_step.abstract_states(env, algorithm, mesh, num_envs)
         self.seconds: dict[str, float] = {}
@@ -36,7 +38,8 @@ class Programs:
     def request(self, name: str, **options) -> None:
         """Starts to compile ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
         if name not in self._futures:
-            self._futures[name] = self._pool.submit(self._compile, name, getattr(self, f"_lower_{name}"), options)
+            lowered = self._tracer.submit(getattr(self, f"_lower_{name}"), **options)
+            self._futures[name] = self._compiler.submit(self._compile, name, lowered, time.perf_counter())
 
     def get(self, name: str, **options) -> Callable:
         """The compiled program ``name``, waiting for it if need be."""
@@ -49,11 +52,11 @@ class Programs:
 
     def close(self) -> None:
         """Lets the threads go; what is compiling is finished by the interpreter's exit."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._tracer, self._compiler):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _compile(self, name: str, lower: Callable, options: dict) -> Callable:
-        start = time.perf_counter()
-        compiled = lower(**options).compile()
+    def _compile(self, name: str, lowered: Future, start: float) -> Callable:
+        compiled = lowered.result().compile()
         self.seconds[name] = time.perf_counter() - start
         return compiled
 
