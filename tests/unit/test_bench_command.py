@@ -1,0 +1,70 @@
+"""``python -m strl_jax.bench``: what it writes, and bad input."""
+
+import json
+import re
+
+import jax
+import pytest
+from commands import cached_in, settings, write
+
+from strl_jax import bench
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write(tmp_path / "config.yaml", settings(tmp_path / "logs", num_steps_per_env=2))
+
+
+def test_numbers(config, tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    with cached_in(tmp_path / "cache"):
+        assert bench.main(["--config", str(config), "--repeats", "2", "--warmup", "1", "--out", str(out)]) == 0
+    result = json.loads(out.read_text())
+    devices, seconds = jax.device_count(), result["seconds"]
+    assert result["devices"] == devices == 4
+    assert result["env_steps_per_iteration"] == 8  # 4 environments x 2 steps
+    assert seconds.keys() == {"fused", "collect", "update", "physics_only"}
+    assert min(seconds.values()) > 0
+    for name in ("fused", "collect", "physics_only"):
+        assert result["steps_per_second"][name] == pytest.approx(8 / seconds[name])
+        assert result["steps_per_second_per_device"][name] == pytest.approx(8 / seconds[name] / 4)
+    assert result["fraction_of_physics_only"] == pytest.approx(seconds["physics_only"] / seconds["fused"])
+    assert result["compile_seconds"].keys() == {"init", "step"}
+    assert 0 < result["time_to_first_iteration"] < result["time_to_first_steady_iteration"]
+    assert result["versions"]["jax"] == jax.__version__
+    assert result["versions"]["platform"] == "cpu"
+    assert result["config"]["env"]["name"] == "commands:Walk"
+    printed = capsys.readouterr().out
+    assert f"written: {out}" in printed
+    assert "fraction_of_physics_only" in printed
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--out", "{}/none/bench.json"], r"--out: .*/none/bench\.json: there is no folder .*/none"),
+        (["--out", "{}"], r"--out: .* cannot be written"),
+        (["env.num_env=8"], r"env\.num_env: unknown key; nearest is num_envs"),
+        (["env.num_envs=6"], r"env\.num_envs: 6 does not divide over 4 devices"),
+        (["--repeats", "0"], r"--repeats must be >= 1"),
+        (["--warmup", "many"], r"--warmup: invalid int value: 'many'"),
+    ],
+)
+def test_fault_is_one_line(arguments, expected, config, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("it measures"))
+    with cached_in(tmp_path / "cache"):
+        try:
+            code = bench.main(["--config", str(config), *(text.format(tmp_path) for text in arguments)])
+        except SystemExit as stop:  # argparse
+            code = stop.code
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert re.fullmatch(f"error: .*{expected}.*\n", captured.err)
+
+
+def test_config_is_needed(capsys):
+    with pytest.raises(SystemExit) as stop:
+        bench.main([])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "error: the following arguments are required: --config\n"
