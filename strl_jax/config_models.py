@@ -40,7 +40,7 @@ def _is_storable(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 2)]  # counters on devices are int32
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 Activation = Annotated[str, AfterValidator(_known_activation), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
@@ -99,7 +99,7 @@ class PolicyConfig(_Section):
     actor_hidden_dims: tuple[Count, ...] = (256, 256, 256)
     critic_hidden_dims: tuple[Count, ...] = (256, 256, 256)
     activation: Activation = "elu"
-    init_noise_std: float = Field(1.0, gt=0)
+    init_noise_std: float = Field(1.0, ge=1e-30, le=1e30)
     mu_activation: Activation | None = None
     initialization: Literal["torch", "orthogonal"] = "torch"
 
@@ -134,16 +134,16 @@ class RunnerConfig(_Section):
     algorithm_class_name: Text = "PPO"
     num_steps_per_env: Count = 24
     max_iterations: Count = 1500
-    max_env_steps: Count | None = None
+    max_env_steps: int | None = Field(None, ge=1)
     save_interval: Count = 50
-    last_interval: Count = 10
+    last_interval: Count = 50
     log_interval: Count = 1
     eval_interval: int = Field(0, ge=0)
     num_eval_envs: Count = 128
     init_at_random_ep_len: bool = True
     log_root: Text = "logs"
     experiment_name: Text = "default"
-    run_name: str = ""
+    run_name: str = Field("", pattern=r"^[^/\x00]*$")
     logger: Logger | tuple[Logger, ...] = "tensorboard"
     wandb_project: Text = "strl_jax"
     git_repos: tuple[Text, ...] = ()

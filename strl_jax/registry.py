@@ -15,7 +15,17 @@ from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 
 FORMS = "brax:NAME:BACKEND, probe:NAME or package.module:callable"
-PROTOCOL = ("reset", "step", "merge", "finite", "observation_shapes", "action_size", "episode_length")
+PROTOCOL = (
+    "reset",
+    "step",
+    "merge",
+    "finite",
+    "simulator",
+    "observation_shapes",
+    "action_size",
+    "dt",
+    "episode_length",
+)
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -37,7 +47,17 @@ def make_env(config: EnvConfig) -> Env:
 
 
 def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
-    """Episodes of ``env``, with the config's time limit or the environment's own."""
+    """Episodes of ``env``, with the config's time limit or the environment's own.
+
+    Raises:
+        ConfigError: ``env`` lacks a part of ``strl_jax.envs.base.Env``.
+    """
+    lacking = [name for name in PROTOCOL if not hasattr(env, name)]
+    if lacking:
+        raise ConfigError(
+            f"env.name: {config.env.name} gives {type(env).__name__}, which lacks {', '.join(lacking)}; "
+            "it must be a strl_jax.envs.base.Env"
+        )
     return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
 
 
@@ -146,14 +166,7 @@ def _own_env(config: EnvConfig) -> Env:
         inspect.signature(make).bind(**config.kwargs)
     except TypeError as error:
         raise ConfigError(f"env.kwargs: {show(config.kwargs)} does not fit {config.name}: {error}") from None
-    env = make(**config.kwargs)
-    lacking = [name for name in PROTOCOL if not hasattr(env, name)]
-    if lacking:
-        raise ConfigError(
-            f"env.name: {config.name} returned {type(env).__name__}, which lacks {', '.join(lacking)}; "
-            "it must return a strl_jax.envs.base.Env"
-        )
-    return env
+    return make(**config.kwargs)
 
 
 def _import(name: str) -> Callable:

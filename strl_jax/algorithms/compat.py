@@ -1,6 +1,6 @@
 """The differences from st_rl that a config can take back, one field a row."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Compat(BaseModel):
@@ -23,9 +23,9 @@ class Compat(BaseModel):
 
     bootstrap_current_value: bool = False
     reuse_permutation: bool = False
-    kl_log_eps: float = 0.0
+    kl_log_eps: float = Field(0.0, ge=0)
     linear_std: bool = False
-    grad_norm_eps: float = 0.0
+    grad_norm_eps: float = Field(0.0, ge=0)
     normalize_while_collecting: bool = False
 
     @classmethod

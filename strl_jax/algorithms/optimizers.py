@@ -40,7 +40,7 @@ def init(optimizer: optax.GradientTransformation, params):
 
 
 def step(optimizer: optax.GradientTransformation, params, grads, opt_state, learning_rate):
-    """One update; parameters and state stay as they are where the gradient is not finite.
+    """One update; parameters and state stay as they are where gradient or learning rate is not finite.
 
     The optimiser sees one flat vector: a few kernels, not a few for every weight.
 
@@ -50,7 +50,7 @@ def step(optimizer: optax.GradientTransformation, params, grads, opt_state, lear
     """
     flat, unravel = ravel_pytree(grads)
     norm = optax.tree.norm(flat)
-    ok = jnp.isfinite(norm)
+    ok = jnp.isfinite(norm) & jnp.isfinite(learning_rate)
     updates, new_state = optimizer.update(flat, opt_state, ravel_pytree(params)[0])
     updates = unravel(jnp.where(ok, learning_rate * updates, 0.0))
     new_state = jax.tree.map(lambda new, old: jnp.where(ok, new, old), new_state, opt_state)

@@ -15,7 +15,7 @@ from strl_jax.types import Batch, PolicyOutput
 
 __all__ = ["PPOConfig", "make", "terms", "update"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(ge=1e-30, le=1e30)]  # what float32 holds
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Coefficient = float | dict[str, Any]  # a number, or an optax schedule of the iteration
 

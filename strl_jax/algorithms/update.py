@@ -42,7 +42,7 @@ def prepare(algorithm: Algorithm, rollout: Rollout, *, axis_name: str | None = N
     advantage, return_ = returns.gae(
         reward, steps.value, steps.done, rollout.last_value, gamma=config.gamma, lam=config.lam, valid=steps.valid
     )
-    return Batch(
+    batch = Batch(
         groups=algorithm.pack(rollout.stats, steps.obs),
         action=steps.action,
         log_prob=steps.log_prob,
@@ -54,6 +54,7 @@ def prepare(algorithm: Algorithm, rollout: Rollout, *, axis_name: str | None = N
         weight=steps.valid.astype(jnp.float32),
         extras=steps.extras,
     )
+    return _without_invalid(batch, steps.valid)
 
 
 def epochs(
@@ -87,7 +88,7 @@ def epochs(
             reuse=algorithm.compat.reuse_permutation,
         )
     coefs = {term.name: term.coef(train_state.iteration) for term in algorithm.terms}
-    if not isinstance(config.schedule, str):
+    if config.schedule != "adaptive":
         start = algorithm.learning_rate(train_state.iteration)
         train_state = train_state.replace(learning_rate={**train_state.learning_rate, "policy": start})
 
@@ -127,6 +128,17 @@ def update(
     summary["skipped"] = metrics["skipped"].sum()
     summary["learning_rate"] = metrics["learning_rate"][-1]
     return train_state, summary
+
+
+def _without_invalid(batch: Batch, valid: Array) -> Batch:
+    """Ordinary numbers where a step is not valid: 0 times NaN is NaN, in a loss and in its gradient."""
+
+    def clean(leaf: Array, fill: float = 0.0) -> Array:
+        return jnp.where(
+            valid.reshape(valid.shape + (1,) * (leaf.ndim - valid.ndim)), leaf, jnp.asarray(fill, leaf.dtype)
+        )
+
+    return jax.tree.map(clean, batch).replace(std=clean(batch.std, 1.0))
 
 
 def _minibatch_update(algorithm: Algorithm, state: TrainState, sample: Batch, coefs: dict, axis_name: str | None):

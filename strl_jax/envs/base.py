@@ -69,10 +69,14 @@ def where(condition: Array, chosen, other):
     return jax.tree.map(pick, chosen, other)
 
 
-def finite(tree, batch: int) -> Array:
-    """bool[B]: every floating-point leaf ``[B, ...]`` of the tree is finite."""
+LARGEST = 1e9  # a simulator passes through finite numbers beyond any quantity of a robot before it gives NaN
+
+
+def finite(tree, batch: int, limit: float = jnp.inf) -> Array:
+    """bool[B]: every floating-point leaf ``[B, ...]`` of the tree is finite and under ``limit`` in size."""
     result = jnp.ones(batch, bool)
     for leaf in jax.tree.leaves(tree):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size:
-            result &= jnp.isfinite(leaf).reshape(batch, -1).all(axis=1)
+            sane = jnp.isfinite(leaf) & (jnp.abs(leaf) < limit)
+            result &= sane.reshape(batch, -1).all(axis=1)
     return result

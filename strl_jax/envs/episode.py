@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.base import Env, carried, finite, where
+from strl_jax.envs.base import LARGEST, Env, carried, finite, where
 from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
+
+SMALLEST_POOL = 16  # few environments must not all start from one state
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class EpisodeEnv:
         env: the environments.
         episode_length: time limit in steps.
         pool_fraction: size of the pool as a part of the number of environments.
+
+    A step counts as invalid where physics, observation, reward, metrics or extras
+    are not finite, or an observation or reward is 1e9 or more in size.
 
     Raises:
         ValueError: a time limit under 1, or a pool fraction that is not above 0.
@@ -48,12 +53,14 @@ class EpisodeEnv:
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
             step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
-        metrics = {name: jnp.zeros(key.shape) for name in env.metrics}
-        return EpisodeState(carried(env.replace(obs=_without_nan(env.obs))), step), metrics
+        start = carried(env.replace(obs=_without_nan(env.obs)))
+        action = jnp.zeros((key.shape[0], self.env.action_size))
+        metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, start, action).metrics}
+        return EpisodeState(start, step), metrics
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
-        """Fresh states for the resets of one iteration, ``max(1, pool_fraction * num_envs)`` of them."""
-        fresh = self.env.reset(jax.random.split(key, max(1, int(self.pool_fraction * num_envs))))
+        """Fresh states for the resets of one iteration, ``pool_fraction * num_envs`` but at least 16 of them."""
+        fresh = self.env.reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
         return carried(fresh.replace(obs=_without_nan(fresh.obs)))
 
     def step(self, state: EpisodeState, action: Array, pool: EnvState, draw: Array) -> tuple[EpisodeState, TimeStep]:
@@ -67,9 +74,10 @@ class EpisodeEnv:
         batch = action.shape[0]
         env = self.env.step(state.env, action)
         step = state.step + 1
-        valid = self.env.finite(env) & finite((env.obs, env.reward, env.metrics, env.extras), batch)
-        terminated = env.terminated & valid
-        timeout = valid & ~terminated & (env.timeout | (step >= self.episode_length))
+        valid = self.env.finite(env) & finite((env.metrics, env.extras), batch)
+        valid &= finite((env.obs, env.reward), batch, LARGEST)
+        terminated = env.terminated.astype(bool) & valid
+        timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self.episode_length))
         done = terminated | timeout | ~valid
 
         size = jax.tree.leaves(pool)[0].shape[0]

@@ -31,7 +31,8 @@ def update(
         stats: moments of ``[*shape]``.
         x: samples ``[..., *shape]``.
         where: bool of the batch axes of ``x``; only true entries count.
-        until: statistics that have seen this many samples stay as they are.
+        until: statistics that have seen this many samples stay as they are. So do
+            all where the new moments would overflow.
         axis_name: the samples are those of all shards together.
     """
     batch_axes = tuple(range(x.ndim - stats.mean.ndim))
@@ -51,9 +52,11 @@ def update(
         stats.var + rate * (var - stats.var + jnp.square(delta) * (1 - rate)),
         count,
     )
-    if until is None:
-        return new
-    return jax.tree.map(lambda a, b: jnp.where(stats.count >= until, a, b), stats, new)
+    # A finite sample may still be too large to be squared; moments once NaN would stay so.
+    keep = ~(jnp.isfinite(new.mean).all() & jnp.isfinite(new.var).all())
+    if until is not None:
+        keep |= stats.count >= until
+    return jax.tree.map(lambda a, b: jnp.where(keep, a, b), stats, new)
 
 
 def normalize(stats: RunningStats, x: Array, eps: float = 1e-2) -> Array:

@@ -31,6 +31,7 @@ from strl_jax.runners.leaves import (
     compare,
     decode,
     describe,
+    described,
     encode,
     flatten,
     is_empty,
@@ -154,7 +155,7 @@ class Checkpointer:
         """
         return self._record(kind, iteration)["meta"]
 
-    def restore(self, kind: str, iteration: int, target: dict[str, Any]) -> dict[str, Any]:
+    def restore(self, kind: str, iteration: int, target: dict[str, Any], *, subset: bool = False) -> dict[str, Any]:
         """Reads a checkpoint, or some parts of it.
 
         Args:
@@ -162,6 +163,8 @@ class Checkpointer:
                 ``jax.ShapeDtypeStruct`` or arrays. Arrays come back with the
                 target's shardings (without one: on the first device), NumPy arrays
                 and Python numbers as such.
+
+            subset: a saved part may hold leaves that the target does not want.
 
         Returns:
             The same parts, with new arrays.
@@ -175,9 +178,13 @@ class Checkpointer:
         path = self._path(kind, iteration)
         saved = self._record(kind, iteration)["leaves"]
         wanted = {part: flatten(tree) for part, tree in target.items()}
-        _check_same(path, saved, wanted)
+        read = wanted
+        if subset:  # read along and dropped: Orbax restores whole trees
+            rest = {part: {name: described(about) for name, about in saved.get(part, {}).items()} for part in wanted}
+            read = {part: rest[part] | tree for part, tree in wanted.items()}
+        _check_same(path, saved, read)
         items = {}
-        for part, tree in wanted.items():
+        for part, tree in read.items():
             arrays = {name: abstract(leaf) for name, leaf in tree.items() if not is_empty(leaf)}
             if arrays:
                 _check_readable(path / part)
@@ -186,8 +193,10 @@ class Checkpointer:
         self._remember(kind, int(iteration))
         return {part: _rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
 
-    def restore_newest(self, kind: str, target: dict[str, Any]) -> tuple[int, dict[str, Any], dict]:
-        """The newest readable checkpoint; warns of each damaged one that it passes over.
+    def restore_newest(
+        self, kind: str, target: dict[str, Any], *, subset: bool = False
+    ) -> tuple[int, dict[str, Any], dict]:
+        """The newest readable checkpoint; warns of each damaged one that it passes over. See ``restore``.
 
         Returns:
             Its iteration, what ``restore`` gives, and its meta.
@@ -198,7 +207,7 @@ class Checkpointer:
         for iteration in reversed(self._found(kind)):
             try:
                 meta = self.read_meta(kind, iteration)
-                return iteration, self.restore(kind, iteration, target), meta
+                return iteration, self.restore(kind, iteration, target, subset=subset), meta
             except DamagedCheckpointError as error:
                 warnings.warn(f"{error}; passed over", stacklevel=2)
         raise CheckpointError(f"{self._root / kind}: no readable checkpoint")

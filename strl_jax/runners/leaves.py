@@ -70,6 +70,12 @@ def abstract(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=_sharding(leaf))
 
 
+def described(about: Mapping) -> jax.ShapeDtypeStruct:
+    """The leaf that ``describe`` described, without its values."""
+    dtype = jax.random.key(0, impl=about["key"]).dtype if "key" in about else about["dtype"]
+    return jax.ShapeDtypeStruct(tuple(about["shape"]), dtype)
+
+
 def decode(value: Any, about: Mapping, target: Any) -> Any:
     """The leaf from what was read (None where nothing was written because it is empty).
 

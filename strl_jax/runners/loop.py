@@ -114,7 +114,7 @@ class Loop:
                 break
             runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
             current = Pending(iteration, metrics, self.vote.cast(stop.name))
-            pause = self._due(iteration, config.eval_interval, config.last_interval, config.save_interval)
+            pause = self._evaluates(iteration) or self._due(iteration, config.last_interval, config.save_interval)
             self._read([*unread, current] if pause else unread)
             unread = [] if pause else [current]
             if pause:
@@ -147,7 +147,7 @@ class Loop:
         values["Train/mean_episode_length"] = progress.lengths.mean()
         values["Train/env_steps"] = float(progress.env_steps)
         values["Train/wall_clock"] = progress.seconds
-        evaluated = self._due(pending.iteration, runner.config.runner.eval_interval)
+        evaluated = self._evaluates(pending.iteration)
         if evaluated:
             with self._aside("evaluation"):
                 values |= runner.evaluation()
@@ -229,6 +229,11 @@ class Loop:
             runner.save("last")
             runner.save("numbered")
             runner.checkpointer.wait()
+
+    def _evaluates(self, iteration: int) -> bool:
+        """At every interval, and at the end."""
+        interval = self.runner.config.runner.eval_interval
+        return bool(interval) and (iteration == self.last or self._due(iteration, interval))
 
     @staticmethod
     def _due(iteration: int, *intervals: int) -> bool:

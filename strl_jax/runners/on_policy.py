@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 
 import strl_jax
 from strl_jax import registry
-from strl_jax.config import Config, from_dict, to_dict
-from strl_jax.runners import checkpoint, scalars
+from strl_jax.config import Config, ConfigError, from_dict, to_dict
+from strl_jax.runners import checkpoint, run_dir, scalars
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
@@ -65,6 +65,7 @@ class OnPolicyRunner:
         )
         self.log_dir: Path | None = None
         self.checkpointer: checkpoint.Checkpointer | None = None
+        self._may_write = False
         if log_dir is not None:
             self.open(log_dir)
         self.progress = Progress()
@@ -75,8 +76,9 @@ class OnPolicyRunner:
 
     def open(self, log_dir: str | Path) -> None:
         """Writes logs and checkpoints into this run folder from now on."""
-        self.log_dir = Path(log_dir)
+        self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoint.Checkpointer(self.log_dir)
+        self._may_write = self.checkpointer.latest("last") is None
 
     @property
     def steps_per_iteration(self) -> int:
@@ -99,13 +101,25 @@ class OnPolicyRunner:
             if the environment does not report them or no evaluation ran.
 
         Raises:
-            ConfigError: a writer does not start.
+            ConfigError: a writer does not start, or the run folder holds another run.
             CheckpointError: a checkpoint cannot be written.
         """
         if init_at_random_ep_len is None:
             init_at_random_ep_len = self.config.runner.init_at_random_ep_len
+        if self.log_dir is not None:
+            self._claim_folder()
         Loop(self, num_learning_iterations, init_at_random_ep_len, trial).run()
         return self.metrics_velrmsd, self.metrics_CoT
+
+    def _claim_folder(self) -> None:
+        """The run folder is this run's: with its config, and never one that another run has filled."""
+        if not self._may_write:
+            raise ConfigError(
+                f"{self.log_dir} holds a run of iteration {self.checkpointer.latest('last')}: "
+                "load it to go on with it, or name another folder"
+            )
+        if jax.process_index() == 0:
+            run_dir.write_config(self.log_dir, self.config)
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
         """The states of a new run with the config's seed; see ``train_step.make_init``."""
@@ -127,10 +141,13 @@ class OnPolicyRunner:
         key = jax.random.fold_in(jax.random.key(self.config.seed), self.progress.iteration)
         result = evaluate(self.train_state, replicate_key(key, self.mesh))
         values = scalars.from_evaluation(jax.device_get(result))
+        self._remember_evaluation(values)
+        return values
+
+    def _remember_evaluation(self, values: dict[str, float]) -> None:
         self.progress.evaluation = values
         self.metrics_velrmsd = values.get("Eval/metric/tracking_error", math.nan)
         self.metrics_CoT = values.get("Eval/metric/CoT", math.nan)
-        return values
 
     def save(self, kind: str = "last") -> None:
         """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy).
@@ -154,13 +171,18 @@ class OnPolicyRunner:
         }
         self.checkpointer.save(kind, self.progress.iteration, state, meta)
 
-    def load(self, path: str | Path, load_optimizer: bool = True) -> list[str]:
+    def load(
+        self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None
+    ) -> list[str]:
         """Takes over the training in run folder ``path``.
 
         Args:
             path: run folder.
             load_optimizer: False takes only weights and statistics, and starts
-                optimiser, environments and counts anew.
+                optimiser, environments and counts anew. ``best`` and ``numbered``
+                hold nothing else, so for them it is always so.
+            kind: ``last``, ``best`` or ``numbered``.
+            iteration: which of them; None: the newest.
 
         Returns:
             Lines worth telling: another number of shards, other versions.
@@ -168,31 +190,39 @@ class OnPolicyRunner:
         Raises:
             CheckpointError: nothing there, or of another observation layout.
         """
-        own = self.checkpointer
-        source = own if own is not None and own.run_dir == Path(path) else checkpoint.Checkpointer(Path(path))
-        lines = self._load(source, load_optimizer)
-        if source is not own:
+        own, path = self.checkpointer, Path(path).absolute()
+        mine = own is not None and own.run_dir == path
+        source = own if mine else checkpoint.Checkpointer(path)
+        lines = self._load(source, load_optimizer and kind == "last", kind, iteration)
+        self._may_write |= mine
+        if not mine:
             source.close()
         return lines
 
-    def _load(self, source: checkpoint.Checkpointer, load_optimizer: bool) -> list[str]:
-        newest = source.latest("last")
-        if newest is None:
-            raise checkpoint.CheckpointError(f"{source.run_dir}: no checkpoint to load")
-        checkpoint.check_layout(source.read_meta("last", newest)["layout"], checkpoint.layout(self.algorithm))
+    def _load(self, source: checkpoint.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
+        number = source.latest(kind) if iteration is None else iteration
+        if number is None:
+            raise checkpoint.CheckpointError(f"{source.run_dir}: no {kind} checkpoint to load")
+        checkpoint.check_layout(source.read_meta(kind, number)["layout"], checkpoint.layout(self.algorithm))
         train, rollout = self.programs.states
-        target = {"train": train, "rollout": rollout} if load_optimizer else {"train": train}
-        _, state, meta = source.restore_newest("last", target)
-        if not load_optimizer:
+        weights = {"params": train.params, "stats": train.stats}
+        target = {"train": train, "rollout": rollout} if everything else {"train": weights}
+        if iteration is None:
+            _, state, meta = source.restore_newest(kind, target, subset=not everything)
+        else:
+            state = source.restore(kind, iteration, target, subset=not everything)
+            meta = source.read_meta(kind, iteration)
+        if not everything:
             self._take_weights(state["train"])
             return []
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
+        self._remember_evaluation(self.progress.evaluation)
         return checkpoint.differences(meta, self.mesh.size)
 
     def _take_weights(self, loaded) -> None:
         fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
-        self.train_state = fresh.replace(params=loaded.params, stats=loaded.stats)
+        self.train_state = fresh.replace(params=loaded["params"], stats=loaded["stats"])
         self.progress = Progress()
 
     def get_inference_policy(self) -> Callable[[Obs], Array]:

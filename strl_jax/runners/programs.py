@@ -31,24 +31,26 @@ class Programs:
         # Tracing is Python and holds the interpreter: one after the other, in the order of the requests.
         self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
         self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
-        self._futures: dict[str, Future] = {}
+        self._futures: dict[tuple, Future] = {}
         self.states = train_step.abstract_states(env, algorithm, mesh, num_envs)
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
         """Starts to compile ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
-        if name not in self._futures:
+        if (name, *options.items()) not in self._futures:
             lowered = self._tracer.submit(getattr(self, f"_lower_{name}"), **options)
-            self._futures[name] = self._compiler.submit(self._compile, name, lowered, time.perf_counter())
+            self._futures[name, *options.items()] = self._compiler.submit(
+                self._compile, name, lowered, time.perf_counter()
+            )
 
     def get(self, name: str, **options) -> Callable:
         """The compiled program ``name``, waiting for it if need be."""
         self.request(name, **options)
-        return self._futures[name].result()
+        return self._futures[name, *options.items()].result()
 
     def ready(self, name: str) -> bool:
         """Whether ``get`` would return at once."""
-        return name in self._futures and self._futures[name].done()
+        return (name,) in self._futures and self._futures[name,].done()
 
     def close(self) -> None:
         """Lets the threads go; what is compiling is finished by the interpreter's exit."""

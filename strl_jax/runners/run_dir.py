@@ -28,13 +28,12 @@ def create(path: Path, config: Config) -> Path:
     Raises:
         ConfigError: the folder cannot be made there.
     """
+    path = path.resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-", ignore_cleanup_errors=True) as temporary:
             inner = Path(temporary) / "run"
-            inner.mkdir()
-            (inner / CONFIG).write_text(config_module.to_yaml(config))
-            (inner / JSON).write_text(json.dumps(config_module.to_dict(config), indent=1))
+            write_config(inner, config)
             return _rename(inner, path)
     except OSError as error:
         raise ConfigError(
@@ -65,3 +64,15 @@ def read_config(path: Path, overrides=()) -> tuple[Config, list[str]]:
         if not (path / needed).is_file():
             raise ConfigError(f"--resume: {path} is no run folder: it has no {needed}")
     return config_module.load(path / CONFIG, overrides)
+
+
+def write_config(path: Path, config: Config) -> None:
+    """Makes the run folder's config that of the run as it goes on; each file is replaced in one rename."""
+    path.mkdir(parents=True, exist_ok=True)
+    texts = {CONFIG: config_module.to_yaml(config), JSON: json.dumps(config_module.to_dict(config), indent=1)}
+    for name, text in texts.items():
+        if (path / name).is_file() and (path / name).read_text() == text:
+            continue
+        temporary = path / f".{name}.new"
+        temporary.write_text(text)
+        os.replace(temporary, path / name)

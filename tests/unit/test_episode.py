@@ -21,6 +21,7 @@ class Walk(Env):
 
     broken: str = "physics"
     bad: float = jnp.nan
+    action_size: int = 1
 
     def reset(self, key):
         number = 1.0 + jax.random.key_data(key)[:, 1] / 2.0**32  # in [1, 2)

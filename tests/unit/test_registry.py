@@ -72,12 +72,6 @@ def test_import_path(my_module):
         ("my_envs:make_evn", {}, "env.name: 'my_envs:make_evn': my_envs has no make_evn; nearest is make_env"),
         ("my_envs:number", {}, "env.name: 'my_envs:number': my_envs has no callable number"),
         ("my_envs:make_env", {"x": 1}, "env.kwargs: {'x': 1} does not fit my_envs:make_env: got an unexpected keyword"),
-        (
-            "my_envs:make_nothing",
-            {},
-            "env.name: my_envs:make_nothing returned object, which lacks reset, step, merge, finite, "
-            "observation_shapes, action_size, episode_length; it must return a strl_jax.envs.base.Env",
-        ),
     ],
 )  # fmt: skip
 def test_no_such_environment(my_module, name, kwargs, expected):
@@ -85,6 +79,16 @@ def test_no_such_environment(my_module, name, kwargs, expected):
         registry.make_env(EnvConfig(name=name, kwargs=kwargs))
     assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_environment(my_module):
+    config = make(env={"name": "my_envs:make_nothing"})
+    with pytest.raises(ConfigError) as caught:
+        registry.make_episode_env(config, registry.make_env(config.env))
+    assert str(caught.value) == (
+        "env.name: my_envs:make_nothing gives object, which lacks reset, step, merge, finite, simulator, "
+        "observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
+    )
 
 
 @pytest.mark.parametrize(
