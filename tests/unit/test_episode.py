@@ -118,7 +118,8 @@ def test_terminal_obs_is_before_the_reset_and_obs_after():
     assert timestep.done.tolist() == [False, True]
     # The step led both to age 1 of their old episodes.
     np.testing.assert_array_equal(timestep.terminal_obs["state"], np.stack([old, [1.0, 1.0]], axis=-1))
-    fresh = float(pool.obs["state"][0, 0])  # max(1, 0.25 * 2) = 1 state in the pool
+    fresh = float(timestep.obs["state"][1, 0])
+    assert fresh in pool.obs["state"][:, 0].tolist()
     np.testing.assert_array_equal(timestep.obs["state"], [[old[0], 1.0], [fresh, 0.0]])
     np.testing.assert_array_equal(state.env.obs["state"], timestep.obs["state"])
     # Reward, metrics and extras are those of the step, not of the fresh state.

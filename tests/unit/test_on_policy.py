@@ -231,3 +231,22 @@ def test_keys_without_meaning_warn_and_faults_raise():
         OnPolicyRunner(Walk(), train_cfg(), None, make_mesh(jax.devices()[:3]))
     with pytest.raises(ConfigError, match="gama: unknown key; nearest is gamma"):
         OnPolicyRunner(Walk(), train_cfg() | {"algorithm": {"gama": 0.9}}, None, ONE)
+
+
+def test_a_folder_takes_no_second_run(trained):
+    runner = OnPolicyRunner(Walk(), train_cfg(), trained[0].log_dir, mesh=ONE)
+    before = log(trained[0].log_dir)
+    with pytest.raises(ConfigError, match="holds a run of iteration"):
+        runner.learn(1)
+    assert log(trained[0].log_dir) == before
+
+
+def test_best_and_numbered_load_under_another_optimizer(trained):
+    config = train_cfg()
+    config["algorithm"] = {**config["algorithm"], "optimizer_class_name": "SGD"}
+    runner = OnPolicyRunner(Walk(), config, mesh=ONE)
+    number = trained[0].checkpointer.latest("numbered")
+    assert runner.load(trained[0].log_dir, kind="numbered", iteration=number) == []
+    assert same(runner.train_state.params, trained[0].train_state.params)
+    assert runner.progress.iteration == 0
+    assert runner.load(trained[0].log_dir, kind="best") == []
