@@ -207,7 +207,7 @@ class Loop:
         if not runner.config.runner.time_split or self.learning_seconds is not None or since < TIME_SPLIT_AT:
             return
         runner.programs.request("update")
-        if not runner.programs.ready("update") and jax.process_count() == 1:
+        if not runner.programs.idle() and jax.process_count() == 1:
             return
         jax.block_until_ready(runner.train_state)
         with self._aside("time split"):

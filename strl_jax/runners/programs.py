@@ -48,9 +48,9 @@ class Programs:
         self.request(name, **options)
         return self._futures[name, *options.items()].result()
 
-    def ready(self, name: str) -> bool:
-        """Whether ``get`` would return at once."""
-        return (name,) in self._futures and self._futures[name,].done()
+    def idle(self) -> bool:
+        """Whether nothing that was asked for is still compiling."""
+        return all(future.done() for future in self._futures.values())
 
     def close(self) -> None:
         """Lets the threads go; what is compiling is finished by the interpreter's exit."""
@@ -91,7 +91,7 @@ class Programs:
 
 
 def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
-    """Seconds of one update on a rollout of the run's size, the median of a few.
+    """Seconds of one update on a rollout of the run's size, the least of a few.
 
     The values do not matter to the time, so they are zeros.
     """
@@ -108,4 +108,4 @@ def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
         start = time.perf_counter()
         jax.block_until_ready(update(state, rollout, key))
         seconds.append(time.perf_counter() - start)
-    return sorted(seconds)[len(seconds) // 2]
+    return min(seconds)
