@@ -80,8 +80,13 @@ def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
         NaN), ``finished`` and ``finished_steps`` (number of episodes and of their
         steps), ``episode_metrics`` (name -> sum over those episodes' steps), and
         ``episode_reward`` and ``episode_length``: ``[shards * WINDOW]``, the last
-        finished episodes in order of time within a shard, NaN where there were fewer.
+        finished episodes of each shard, oldest first, the shards in turn, NaN where
+        there were fewer.
     """
+
+    def interleave(last: Array) -> Array:  # by age, so that the newest of every shard come last
+        return all_gather(last, axis_name).reshape(-1, WINDOW).T.reshape(-1)
+
     valid, finished = record["valid"], log["finished"]
     total, number, episodes, steps, reward, std, metrics = psum(
         (
@@ -102,8 +107,8 @@ def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
         "finished": episodes,
         "finished_steps": steps,
         "episode_metrics": metrics,
-        "episode_reward": all_gather(_last(finished, log["reward"]), axis_name),
-        "episode_length": all_gather(_last(finished, log["length"].astype(jnp.float32)), axis_name),
+        "episode_reward": interleave(_last(finished, log["reward"])),
+        "episode_length": interleave(_last(finished, log["length"].astype(jnp.float32))),
     }
 
 
