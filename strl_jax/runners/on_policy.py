@@ -72,7 +72,8 @@ class OnPolicyRunner:
         self.train_state = self.rollout_state = None
         self.metrics_velrmsd = self.metrics_CoT = math.nan
         self.stopped_by: str | None = None
-        self.repositories: list[str | Path] = [Path(strl_jax.__file__).parent, *runner.git_repos]
+        source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
+        self.repositories: list[str | Path] = [*([source] if (source / ".git").exists() else []), *runner.git_repos]
 
     def open(self, log_dir: str | Path) -> None:
         """Writes logs and checkpoints into this run folder from now on."""

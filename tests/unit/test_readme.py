@@ -69,7 +69,12 @@ def test_own_environment_and_own_writer_train(project, capsys):
     assert "2 iterations, 128 env steps" in capsys.readouterr().out  # 2 x 16 x 4
     assert [line.split(",")[0] for line in Path("run/reward_from_1.csv").read_text().splitlines()] == ["1", "2"]
     assert "Episode_Reward/reward_tracking" in Path("run/metrics.jsonl").read_text()
-    assert {path.name for path in Path("run").iterdir()} >= {"config.yaml", "config.json", "checkpoints", "git"}
+    assert {path.name for path in Path("run").iterdir()} >= {
+        "config.yaml",
+        "config.json",
+        "checkpoints",
+        "metrics.jsonl",
+    }
     assert {path.name for path in Path("run/checkpoints").iterdir()} == {"last", "numbered", "best"}
 
 
