@@ -10,10 +10,10 @@ from strl_jax.types import Array, EpisodeSums
 WINDOW = 100  # finished episodes reported per shard and iteration, the length of st_rl's window
 
 
-def stack_metrics(metrics: dict[str, Array]) -> Array:
+def stack_metrics(metrics: dict[str, Array], batch: int) -> Array:
     """Metrics ``name -> [B]`` as one ``[B, K]`` in the order of their sorted names: one write a step, not K."""
     if not metrics:
-        return jnp.zeros((0,))
+        return jnp.zeros((batch, 0))
     return jnp.stack([metrics[name] for name in sorted(metrics)], axis=-1)
 
 
@@ -24,7 +24,7 @@ def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Arra
         sums: as they stood before the first step, leaves ``[B]``.
         discounted: ``[B]``, running discounted return.
         record: ``reward``, ``done``, ``valid``, each ``[T, B]``.
-        metrics: ``[T, B, K]``, see ``stack_metrics``; ``[T, 0]`` for none.
+        metrics: ``[T, B, K]``, see ``stack_metrics``.
         gamma: discount.
 
     Returns:
@@ -35,9 +35,7 @@ def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Arra
     """
     names = sorted(sums.metrics)
     finished = record["done"] & record["valid"]
-    batch = record["done"].shape[1]
-    totals = jnp.stack([sums.metrics[name] for name in names], axis=-1) if names else jnp.zeros((batch, 0))
-    steps = metrics if names else jnp.zeros((*record["done"].shape, 0))
+    totals = stack_metrics(sums.metrics, record["done"].shape[1])
 
     def step(carry, inputs):
         reward, length, running, discounted, sum_finished = carry
@@ -51,7 +49,7 @@ def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Arra
         return (*after, sum_finished), (reward, length, discounted)
 
     start = (sums.reward, sums.length, totals, discounted, jnp.zeros_like(totals))
-    inputs = (record["reward"], steps, record["done"], finished)
+    inputs = (record["reward"], metrics, record["done"], finished)
     (reward, length, running, discounted, total), log = jax.lax.scan(step, start, inputs, unroll=UNROLL)
     new = EpisodeSums(reward, length, {name: running[:, i] for i, name in enumerate(names)})
     total = total.sum(axis=0)

@@ -109,7 +109,7 @@ def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, draw
             "extras": timestep.extras,
         },
         "terminal_obs": {name: timestep.terminal_obs[name] for name in algorithm.groups["critic"].names},
-        "metrics": episodes.stack_metrics(timestep.metrics),
+        "metrics": episodes.stack_metrics(timestep.metrics, timestep.reward.shape[0]),
     }
     if algorithm.compat.normalize_while_collecting:
         record["stats"] = stats

@@ -194,8 +194,9 @@ class OnPolicyRunner:
         own, path = self.checkpointer, Path(path).absolute()
         mine = own is not None and own.run_dir == path
         source = own if mine else checkpoint.Checkpointer(path)
-        lines = self._load(source, load_optimizer and kind == "last", kind, iteration)
-        self._may_write |= mine
+        everything = load_optimizer and kind == "last"
+        lines = self._load(source, everything, kind, iteration)
+        self._may_write |= mine and everything  # weights alone start a new run, which needs a new folder
         if not mine:
             source.close()
         return lines

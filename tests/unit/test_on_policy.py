@@ -238,6 +238,9 @@ def test_a_folder_takes_no_second_run(trained):
     before = log(trained[0].log_dir)
     with pytest.raises(ConfigError, match="holds a run of iteration"):
         runner.learn(1)
+    runner.load(trained[0].log_dir, load_optimizer=False)
+    with pytest.raises(ConfigError, match="holds a run of iteration"):
+        runner.learn(1)
     assert log(trained[0].log_dir) == before
 
 
