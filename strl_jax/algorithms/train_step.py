@@ -38,7 +38,7 @@ def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_le
         )
         return algorithm.init(params_key), state
 
-    return jax.jit(build, out_shardings=(replicated(mesh), sharded(mesh)))
+    return jax.jit(build, in_shardings=replicated(mesh), out_shardings=(replicated(mesh), sharded(mesh)))
 
 
 def init_states(

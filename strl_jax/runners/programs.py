@@ -66,7 +66,8 @@ class Programs:
         init = train_step.make_init(
             self._env, self._algorithm, self.mesh, self._num_envs, random_lengths=random_lengths
         )
-        return init.lower(self._key())
+        # No sharding in the key's shape: with one, every function inside would be traced anew.
+        return init.lower(jax.random.key(0))
 
     def _lower_step(self):
         step = train_step.make_train_step(self._env, self._algorithm, self.mesh, self._num_steps)
