@@ -39,17 +39,30 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda x: x,
 }
 
+# torch.nn's class names in lower case, where the names above lack them.
+TORCH_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "leakyrelu": ACTIVATIONS["leaky_relu"],
+    "celu": jax.nn.celu,
+    "relu6": jax.nn.relu6,
+    "hardtanh": jax.nn.hard_tanh,
+    "hardsigmoid": jax.nn.hard_sigmoid,
+    "hardswish": jax.nn.hard_swish,
+    "logsigmoid": jax.nn.log_sigmoid,
+    "softsign": jax.nn.soft_sign,
+}
+
 
 def get_activation(name: str) -> Callable[[Array], Array]:
-    """Activation by name, in any case.
+    """Activation by our name or by torch.nn's class name, in any case.
 
     Raises:
         ValueError: unknown name; the message lists the known ones.
     """
+    known = ACTIVATIONS | TORCH_ACTIVATIONS
     try:
-        return ACTIVATIONS[name.lower()]
+        return known[name.lower()]
     except KeyError:
-        raise ValueError(f"unknown activation {name!r}; known: {', '.join(ACTIVATIONS)}") from None
+        raise ValueError(f"unknown activation {name!r}; known: {', '.join(known)}") from None
 
 
 class MLP(nn.Module):
@@ -76,3 +89,32 @@ class MLP(nn.Module):
             x = get_activation(self.activation)(dense(size, x.shape[-1], self.initialization, f"layer_{index}")(x))
         x = dense(self.output_dim, x.shape[-1], self.initialization, f"layer_{len(self.hidden_dims)}")(x)
         return x if self.output_activation is None else get_activation(self.output_activation)(x)
+
+
+def mlp_model(
+    hidden_sizes: Sequence[int] | int | None,
+    output_size: int | None,
+    nonlinearity: str,
+    initialization: str = "torch",
+    name: str | None = None,
+) -> MLP:
+    """st_rl's ``MlpModel`` as an ``MLP``.
+
+    Args:
+        hidden_sizes: sizes of the hidden layers, or one size; None or empty leaves
+            the output layer alone.
+        output_size: size of a linear layer at the end. Without one, the last hidden
+            layer's activation is the output.
+        nonlinearity: name of the activation.
+        initialization: ``torch`` or ``orthogonal``.
+        name: name of the submodule.
+
+    Raises:
+        ValueError: neither a hidden nor an output size.
+    """
+    hidden = (hidden_sizes,) if isinstance(hidden_sizes, int) else tuple(hidden_sizes or ())
+    if output_size is not None:
+        return MLP(hidden, output_size, nonlinearity, None, initialization, name=name)
+    if not hidden:
+        raise ValueError("an MLP without output_size needs at least one hidden size")
+    return MLP(hidden[:-1], hidden[-1], nonlinearity, nonlinearity, initialization, name=name)
