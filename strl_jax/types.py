@@ -64,6 +64,7 @@ class Transition:
     bootstrap: Array  # [T, B], critic on the terminal observation, 0 unless timeout
     valid: Array  # bool[T, B]
     reset: Array  # bool[T, B], the carry is zeroed BEFORE this step
+    masks: dict[str, Array]  # stage -> bool[T, B], where the actor saw its estimate
     extras: dict[str, Array]  # [T, B, ...]
 
 
@@ -79,7 +80,7 @@ class Rollout:
 
 @struct.dataclass
 class Batch:
-    """A rollout ready for minibatches; leaves [T, B, ...] or [M, ...] once gathered."""
+    """A rollout ready for minibatches; leaves [T, B, ...], once gathered [M, ...] or, recurrent, [T, M, ...]."""
 
     groups: dict[str, Array]  # group -> [..., D], normalised and flattened
     action: Array  # [..., A]
@@ -90,6 +91,9 @@ class Batch:
     advantage: Array  # [...]
     return_: Array  # [...]
     weight: Array  # [...], 1 where valid, else 0
+    reset: Array  # bool[...], the carry is zeroed before this step
+    masks: dict[str, Array]  # stage -> bool[...]
+    carry: Any  # policy carry at t = 0, leaves [B, ...], {} when feed-forward
     extras: dict[str, Array]  # [..., ...]
 
 
@@ -101,6 +105,8 @@ class PolicyOutput:
     std: Array  # [..., A]
     value: Array  # [...]
     carry: Any  # leaves [B, ...], {} when feed-forward
+    estimates: dict[str, Array]  # stage -> [..., E]
+    latents: dict[str, Array]  # component -> [..., L], of the actor's encoders
 
 
 @struct.dataclass

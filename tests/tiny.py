@@ -91,6 +91,7 @@ def make_outputs(algorithm: Algorithm, train_state, seed: int, num_steps: int, n
         "done": done,
         "timeout": done & valid & (normal(seed, 13, batch) > 0.0),
         "valid": valid,
+        "masks": {},
         "extras": {},
     }
     metrics = normal(seed, 15, (*batch, 1))
@@ -117,7 +118,9 @@ def make_batch(algorithm: Algorithm, train_state, seed: int, num_steps: int, num
     valid = jnp.ones((num_steps, num_envs), bool)
     record = make_outputs(algorithm, train_state, seed, num_steps, num_envs, valid)["transition"]
     groups = algorithm.pack(train_state.stats, record["obs"])
-    value = algorithm.value(train_state.params, groups)
+    reset = jnp.zeros((num_steps, num_envs), bool)
+    carry = algorithm.policy.initial_carry(num_envs)
+    value, _ = algorithm.value(train_state.params, groups, carry, reset)
     return Batch(
         groups=groups,
         **{name: record[name] for name in ("action", "mean", "std")},
@@ -126,5 +129,8 @@ def make_batch(algorithm: Algorithm, train_state, seed: int, num_steps: int, num
         advantage=normal(seed, 21, value.shape),
         return_=value + normal(seed, 22, value.shape),
         weight=valid.astype(jnp.float32),
+        reset=reset,
+        masks={},
+        carry=carry,
         extras={},
     )

@@ -53,8 +53,8 @@ class Algorithm:
 
     def init(self, key: Array) -> TrainState:
         """Fresh parameters, optimiser states and statistics."""
-        dummy = {name: jnp.zeros((1, segments.size)) for name, segments in self.groups.items()}
-        params = {"policy": self.policy.init(key, dummy, {}, jnp.zeros(1, bool))}
+        dummy = {name: jnp.zeros((1, segments.size), jnp.float32) for name, segments in self.groups.items()}
+        params = {"policy": self.policy.init(key, dummy, self.policy.initial_carry(1), jnp.zeros(1, bool))}
         stats: dict[str, Any] = {}
         if self.config.empirical_normalization:
             stats = {name: normalizer.init_group(segments) for name, segments in self.groups.items()}
@@ -91,12 +91,17 @@ class Algorithm:
             for name, value in stats.items()
         }
 
-    def value(self, params: dict, groups: dict[str, Array]) -> Array:
-        """The critic on packed groups, batch shape."""
-        return self.policy.apply(params["policy"], groups, method="value")
+    def draw_masks(self, key: Array, shape: tuple[int, ...]) -> dict[str, Array]:
+        """Stage -> bool ``[*shape]``: which steps see its estimate, for the stages that leave it to chance."""
+        probs = self.policy.replace_probs
+        keys = jax.random.split(key, max(1, len(probs)))
+        return {name: jax.random.uniform(keys[i], shape) < prob for i, (name, prob) in enumerate(probs.items())}
+
+    def value(self, params: dict, groups: dict[str, Array], carry: dict, reset: Array) -> tuple[Array, dict]:
+        """The critic on packed groups; see ``Policy.value``."""
+        return self.policy.apply(params["policy"], groups, carry, reset, method="value")
 
 
 def apply_policy(algorithm: Algorithm, params: dict, minibatch: Batch) -> PolicyOutput:
     """The policy on a minibatch."""
-    reset = jax.tree.map(lambda x: jnp.zeros(x.shape, bool), minibatch.value)
-    return algorithm.policy.apply(params["policy"], minibatch.groups, {}, reset)
+    return algorithm.policy.apply(params["policy"], minibatch.groups, minibatch.carry, minibatch.reset, minibatch.masks)

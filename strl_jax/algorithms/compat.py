@@ -17,6 +17,12 @@ class Compat(BaseModel):
         grad_norm_eps: gradients are scaled by max_grad_norm / (norm + this).
         normalize_while_collecting: observation statistics move with every
             environment step, not once after the update.
+        contiguous_envs: recurrent minibatches are contiguous slices of environments,
+            the same in every epoch, and environments that do not fill one are dropped.
+        advance_critic_memory: the critic's memory takes in the observation after the
+            last step twice, at the end of a rollout and at the begin of the next.
+        redraw_replacement: which steps see an estimate is drawn anew at every
+            forward pass, not kept from collecting.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -27,6 +33,9 @@ class Compat(BaseModel):
     linear_std: bool = False
     grad_norm_eps: float = Field(0.0, ge=0)
     normalize_while_collecting: bool = False
+    contiguous_envs: bool = False
+    advance_critic_memory: bool = False
+    redraw_replacement: bool = False
 
     @classmethod
     def st_rl(cls) -> "Compat":
@@ -38,4 +47,7 @@ class Compat(BaseModel):
             linear_std=True,
             grad_norm_eps=1e-6,
             normalize_while_collecting=True,
+            contiguous_envs=True,
+            advance_critic_memory=True,
+            redraw_replacement=True,
         )

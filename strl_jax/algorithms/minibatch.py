@@ -6,18 +6,25 @@ import jax.numpy as jnp
 from strl_jax.types import Array, Batch
 
 
-def plan(key: Array, num_samples: int, num_mini_batches: int, num_epochs: int, *, reuse: bool = False) -> Array:
-    """Sample indices of every update, ``int32[num_epochs * num_mini_batches, M]``.
+def plan(
+    key: Array, num_samples: int, num_mini_batches: int, num_epochs: int, *, reuse: bool = False, shuffle: bool = True
+) -> Array:
+    """Indices of every update, ``int32[num_epochs * num_mini_batches, M]``.
 
-    A sample's index is t * B + e. M = num_samples // num_mini_batches; a remainder
-    is left out, so callers check divisibility where that is not wanted.
+    Feed-forward, a sample's index is t * B + e; recurrent, it is the environment e.
+    M = num_samples // num_mini_batches; a remainder is left out, so callers check
+    divisibility where that is not wanted.
 
     Args:
         key: PRNG key.
-        num_samples: T * B.
+        num_samples: T * B, recurrent B.
         reuse: one permutation for all epochs (st_rl), not a new one for each.
+        shuffle: False takes the samples in order, the same in every epoch.
     """
     size = num_samples // num_mini_batches
+    if not shuffle:
+        order = jnp.arange(size * num_mini_batches, dtype=jnp.int32).reshape(-1, size)
+        return jnp.tile(order, (num_epochs, 1))
     keys = jax.random.split(key, 1 if reuse else num_epochs)
     order = jax.vmap(lambda k: jax.random.permutation(k, num_samples))(keys).astype(jnp.int32)
     order = order[:, : size * num_mini_batches].reshape(-1, size)
@@ -25,8 +32,14 @@ def plan(key: Array, num_samples: int, num_mini_batches: int, num_epochs: int, *
 
 
 def gather(batch: Batch, index: Array) -> Batch:
-    """The samples ``index[M]`` of a batch ``[T, B, ...]``."""
+    """The samples ``index[M]`` of a feed-forward batch ``[T, B, ...]``."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[index], batch)
+
+
+def gather_envs(batch: Batch, index: Array) -> Batch:
+    """The environments ``index[M]`` of a batch ``[T, B, ...]``, with all their steps and their carry."""
+    steps = jax.tree.map(lambda x: x[:, index], batch.replace(carry={}))
+    return steps.replace(carry=jax.tree.map(lambda x: x[index], batch.carry))
 
 
 def check_divides(num_samples: int, num_mini_batches: int) -> None:

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from strl_jax.algorithms import episodes, losses
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.modules import normalizer
+from strl_jax.modules.policy import last
 from strl_jax.types import Array, Rollout, RolloutState, TimeStep, TrainState, Transition
 
 
-def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, noise: Array):
+def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, noise: Array, masks: dict):
     """Samples actions for the current observations.
 
     Args:
@@ -19,13 +20,15 @@ def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, no
         stats: statistics that normalise the observations.
         state: leaves ``[B, ...]``.
         noise: standard normal ``[B, A]``.
+        masks: stage -> bool ``[B]``, see ``Policy``.
 
     Returns:
         ``mean``, ``std``, ``action`` (each ``[B, A]``), and the carry.
     """
     groups = algorithm.pack(stats, state.env.env.obs, groups=("actor",))
-    mean, std, carry = algorithm.policy.apply(params["policy"], groups, state.carry, state.reset, method="act")
-    return mean, std, mean + std * noise, carry
+    policy, variables = algorithm.policy, params["policy"]
+    mean, std, carry = policy.apply(variables, groups, state.carry, state.reset, masks, method="act")
+    return mean, std, mean if policy.deterministic else mean + std * noise, carry
 
 
 def observe(state: RolloutState, env_state, timestep: TimeStep, carry) -> RolloutState:
@@ -84,17 +87,18 @@ def collect_host(
     return finish(algorithm, train_state, state, end, stats, stacked, None)
 
 
-def draw(algorithm: Algorithm, key: Array, num_steps: int, batch: int) -> tuple[Array, Array]:
-    """All random numbers of a rollout, at once: action noise ``[T, B, A]`` and reset draws ``[T, B]``."""
-    noise_key, reset_key = jax.random.split(key)
+def draw(algorithm: Algorithm, key: Array, num_steps: int, batch: int) -> tuple[Array, Array, dict]:
+    """All that is random in a rollout, at once: action noise ``[T, B, A]``, reset draws and masks ``[T, B]``."""
+    noise_key, reset_key, mask_key = jax.random.split(key, 3)
     noise = jax.random.normal(noise_key, (num_steps, batch, algorithm.policy.action_size))
-    return noise, jax.random.uniform(reset_key, (num_steps, batch))
+    masks = algorithm.draw_masks(mask_key, (num_steps, batch))
+    return noise, jax.random.uniform(reset_key, (num_steps, batch)), masks
 
 
 def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, drawn: tuple, axis_name: str | None):
     """The body of both loops: (state, statistics) and one step's ``draw`` to the same and this step's record."""
-    noise, reset_draw = drawn
-    mean, std, action, carry = act(algorithm, params, stats, state, noise)
+    noise, reset_draw, masks = drawn
+    mean, std, action, carry = act(algorithm, params, stats, state, noise, masks)
     env_state, timestep = env_step(state.env, action, reset_draw)
     record = {
         "transition": {
@@ -106,6 +110,7 @@ def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, draw
             "done": timestep.done,
             "timeout": timestep.timeout,
             "valid": timestep.valid,
+            "masks": masks,
             "extras": timestep.extras,
         },
         "terminal_obs": {name: timestep.terminal_obs[name] for name in algorithm.groups["critic"].names},
@@ -138,23 +143,47 @@ def finish(
     if algorithm.compat.normalize_while_collecting:  # one set of statistics for each step: [T, 1, *shape]
         used = jax.tree.map(lambda x: x[:, None], outputs["stats"])
 
-    def value(stats, obs):
-        return algorithm.value(train_state.params, algorithm.pack(stats, obs, groups=("critic",)))
+    def pack(stats, obs):
+        return algorithm.pack(stats, obs, groups=("critic",))
 
     sums, discounted, log = episodes.accumulate(
         start.episode, start.discounted, record, outputs["metrics"], algorithm.config.gamma
     )
     stats, reward = _normalize_rewards(algorithm, stats, record, log["discounted"], axis_name)
+    reset = jnp.concatenate([start.reset[None], record["done"][:-1]])
+    value, carries = algorithm.value(train_state.params, pack(used, record["obs"]), start.carry, reset)
+    bootstrap = _terminal_values(algorithm, train_state.params, pack(used, outputs["terminal_obs"]), carries)
+    end = end.replace(carry=end.carry | last(carries, reset))
+    last_value, end = _last_value(algorithm, train_state.params, pack(stats, end.env.env.obs), end)
     steps = Transition(
         **(record | {"reward": reward}),
         log_prob=losses.log_prob(record["action"], record["mean"], record["std"]),
-        value=value(used, record["obs"]),
-        bootstrap=jnp.where(record["timeout"], value(used, outputs["terminal_obs"]), 0.0),
-        reset=jnp.concatenate([start.reset[None], record["done"][:-1]]),
+        value=value,
+        bootstrap=jnp.where(record["timeout"], bootstrap, 0.0),
+        reset=reset,
     )
-    rollout = Rollout(steps=steps, carry0=start.carry, last_value=value(stats, end.env.env.obs), stats=used)
+    rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
     end = end.replace(episode=sums, discounted=discounted)
     return train_state.replace(stats=stats), end, rollout, episodes.summarize(record, log, axis_name)
+
+
+def _terminal_values(algorithm: Algorithm, params: dict, groups: dict, carries: dict) -> Array:
+    """Values ``[T, B]`` of the observations that the steps led to, each with the critic's memory after its step."""
+
+    def value(groups, carry):
+        return algorithm.value(params, groups, carry, jnp.zeros(groups["critic"].shape[:-1], bool))[0]
+
+    return jax.vmap(value)(groups, carries)
+
+
+def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutState) -> tuple[Array, RolloutState]:
+    """Value ``[B]`` of the observation after the last step; the critic's memory is read, not moved."""
+    value, ahead = algorithm.value(params, groups, end.carry, end.reset)
+    if algorithm.compat.advance_critic_memory and algorithm.policy.is_recurrent:
+        going = 1.0 - end.reset[:, None, None]
+        cleared = jax.tree.map(lambda leaf: leaf * going, end.carry)
+        end = end.replace(carry=cleared | ahead, reset=jnp.zeros_like(end.reset))
+    return value, end
 
 
 def _normalize_rewards(algorithm: Algorithm, stats: dict, record: dict, discounted: Array, axis_name: str | None):

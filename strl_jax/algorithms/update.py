@@ -52,9 +52,12 @@ def prepare(algorithm: Algorithm, rollout: Rollout, *, axis_name: str | None = N
         advantage=returns.normalize_advantages(advantage, where=steps.valid, axis_name=axis_name),
         return_=return_,
         weight=steps.valid.astype(jnp.float32),
+        reset=steps.reset,
+        masks=steps.masks,
+        carry={},
         extras=steps.extras,
     )
-    return _without_invalid(batch, steps.valid)
+    return _without_invalid(batch, steps.valid).replace(carry=rollout.carry0)
 
 
 def epochs(
@@ -70,8 +73,9 @@ def epochs(
 
     Args:
         batch: this shard's samples, leaves ``[T, B, ...]``.
-        key: PRNG key of the shuffles; unused with ``plan``.
-        plan: ``int32[updates, M]`` of sample indices t * B + e.
+        key: PRNG key of the shuffles.
+        plan: ``int32[updates, M]`` of sample indices t * B + e, of environments when
+            recurrent; None draws one.
         axis_name: mapped axis over which gradients and statistics are averaged.
 
     Returns:
@@ -79,25 +83,24 @@ def epochs(
         losses, ``total_loss``, ``kl``, ``learning_rate``, ``grad_norm``, ``skipped``.
     """
     config = algorithm.config
-    if plan is None:
-        plan = minibatch.plan(
-            key,
-            batch.value.size,
-            config.num_mini_batches,
-            config.num_learning_epochs,
-            reuse=algorithm.compat.reuse_permutation,
-        )
+    plan_key, mask_key = jax.random.split(key)
+    plan = _plan(algorithm, batch, plan_key) if plan is None else plan
     coefs = {term.name: term.coef(train_state.iteration) for term in algorithm.terms}
     if config.schedule != "adaptive":
         start = algorithm.learning_rate(train_state.iteration)
         train_state = train_state.replace(learning_rate={**train_state.learning_rate, "policy": start})
 
-    def one(state: TrainState, index: Array):
-        sample = minibatch.gather(batch, index)
+    gather = minibatch.gather_envs if algorithm.policy.is_recurrent else minibatch.gather
+
+    def one(state: TrainState, drawn: tuple):
+        index, key = drawn
+        sample = gather(batch, index)
         sample = sample.replace(weight=returns.weights(sample.weight, axis_name=axis_name))
+        if algorithm.compat.redraw_replacement:
+            sample = sample.replace(masks=algorithm.draw_masks(key, sample.value.shape))
         return _minibatch_update(algorithm, state, sample, coefs, axis_name)
 
-    train_state, metrics = jax.lax.scan(one, train_state, plan)
+    train_state, metrics = jax.lax.scan(one, train_state, (plan, jax.random.split(mask_key, plan.shape[0])))
     if algorithm.compat.linear_std:
         train_state = train_state.replace(params=_floor_std(algorithm, train_state.params))
     return train_state.replace(iteration=train_state.iteration + 1), metrics
@@ -128,6 +131,18 @@ def update(
     summary["skipped"] = metrics["skipped"].sum()
     summary["learning_rate"] = metrics["learning_rate"][-1]
     return train_state, summary
+
+
+def _plan(algorithm: Algorithm, batch: Batch, key: Array) -> Array:
+    config, compat, recurrent = algorithm.config, algorithm.compat, algorithm.policy.is_recurrent
+    return minibatch.plan(
+        key,
+        batch.value.shape[1] if recurrent else batch.value.size,
+        config.num_mini_batches,
+        config.num_learning_epochs,
+        reuse=compat.reuse_permutation,
+        shuffle=not (recurrent and compat.contiguous_envs),
+    )
 
 
 def _without_invalid(batch: Batch, valid: Array) -> Batch:

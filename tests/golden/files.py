@@ -9,7 +9,9 @@ import numpy as np
 from strl_jax.algorithms import ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
+from strl_jax.interop import torch_names
 from strl_jax.modules.policy import Policy
+from strl_jax.modules.stages import MemoryStage
 from strl_jax.observations import Segments
 
 FOLDER = Path(__file__).parent
@@ -51,16 +53,15 @@ class Golden:
 
 
 def to_flax(weights: dict[str, np.ndarray], dtype=jnp.float32) -> dict:
-    """``actor.2i.weight[out, in]`` ... to ``{"params": {"actor": {"layer_i": {"kernel", "bias"}}, ..., "std"}}``."""
+    """Torch names to the policy's variables; every name must mean something."""
+    found, unknown = torch_names.to_flax(weights)
+    assert not unknown
     tree: dict = {}
-    for name, value in weights.items():
-        array = jnp.asarray(value, dtype)
-        if name == "std":
-            tree["std"] = array
-            continue
-        network, index, kind = name.split(".")
-        layer = tree.setdefault(network, {}).setdefault(f"layer_{int(index) // 2}", {})
-        layer["kernel" if kind == "weight" else "bias"] = array.T
+    for path, value in found.items():
+        node = tree
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+        node[path[-1]] = jnp.asarray(value, dtype)
     return {"params": tree}
 
 
@@ -75,10 +76,15 @@ def to_torch(variables: dict) -> dict[str, np.ndarray]:
     return weights
 
 
-def make_algorithm(config: dict, **overrides) -> Algorithm:
-    """PPO with st_rl's habits from a golden file's config; ``overrides`` are fields of ``PPOConfig``."""
+def segments(pairs: list) -> Segments:
+    """Observation layout from a config's list of names and shapes."""
+    return Segments(tuple(name for name, _ in pairs), tuple(tuple(shape) for _, shape in pairs))
+
+
+def ppo_fields(config: dict) -> dict:
+    """Fields of ``PPOConfig`` from a golden file's config."""
     least = config.get("clip_min_std", 1e-15)
-    fields = {
+    return {
         "num_learning_epochs": config["nep"],
         "num_mini_batches": config["nmb"],
         "clip_param": config["clip"],
@@ -90,17 +96,36 @@ def make_algorithm(config: dict, **overrides) -> Algorithm:
         "max_grad_norm": config["mgn"],
         "use_clipped_value_loss": config.get("use_clipped_value_loss", True),
         "clip_min_std": tuple(least) if isinstance(least, list) else least,
-        "optimizer_class_name": config["optimizer"].split("(")[0],
-        "schedule": config["schedule"],
+        "optimizer_class_name": config.get("optimizer", "Adam").split("(")[0],
+        "schedule": config.get("schedule", "fixed"),
         "desired_kl": config.get("desired_kl", 0.01),
     }
-    policy = Policy(
+
+
+def make_algorithm(config: dict, *, policy: dict | None = None, make=ppo.make, **overrides) -> Algorithm:
+    """PPO with st_rl's habits from a golden file's config.
+
+    Args:
+        policy: more attributes of the policy.
+        make: another algorithm's ``make``.
+        overrides: fields of ``PPOConfig``.
+    """
+    actor, critic = Segments(("obs",), ((config["O"],),)), Segments(("privileged",), ((config["C"],),))
+    if "obs_segments" in config:
+        actor, critic = segments(config["obs_segments"]), segments(config["privileged_obs_segments"])
+    memory = None
+    if "rnn_type" in config:
+        memory = MemoryStage(config["rnn_type"], config["rnn"], config["rnn_num_layers"])
+    module = Policy(
         action_size=config["A"],
         actor_hidden_dims=tuple(config["hid"]),
         critic_hidden_dims=tuple(config["chid"]),
         activation=config["act"],
         mu_activation=config.get("mu_activation"),
         log_std=False,
+        actor_obs=actor,
+        critic_obs=critic,
+        memory=memory,
+        **(policy or {}),
     )
-    actor, critic = Segments(("obs",), ((config["O"],),)), Segments(("privileged",), ((config["C"],),))
-    return ppo.make(ppo.PPOConfig(**(fields | overrides)), policy, actor, critic, Compat.st_rl())
+    return make(ppo.PPOConfig(**(ppo_fields(config) | overrides)), module, actor, critic, Compat.st_rl())

@@ -40,7 +40,9 @@ def make_batch(golden: Golden, dtype, names: dict[str, str]) -> Batch:
     fields = {field: jnp.asarray(golden[key], dtype) for field, key in names.items()}
     scalars = {field: fields.pop(field)[..., 0] for field in ("log_prob", "value", "advantage", "return_")}
     groups = {"actor": fields.pop("actor"), "critic": fields.pop("critic")}
-    return Batch(groups=groups, **fields, **scalars, weight=jnp.ones(scalars["value"].shape, dtype), extras={})
+    shape = scalars["value"].shape
+    extra = {"weight": jnp.ones(shape, dtype), "reset": jnp.zeros(shape, bool), "masks": {}, "carry": {}, "extras": {}}
+    return Batch(groups=groups, **fields, **scalars, **extra)
 
 
 def loss_batch(golden: Golden, dtype) -> Batch:

@@ -108,6 +108,7 @@ def test_nan_in_an_invalid_step_reaches_no_weight():
         bootstrap=jnp.zeros(batch),
         valid=valid,
         reset=jnp.zeros(batch, bool),
+        masks={},
         extras={},
     )
     after, metrics = jax.jit(lambda s, r: ppo.update(algorithm, s, r, jax.random.key(0)))(

@@ -62,6 +62,9 @@ def test_gather_index_is_t_times_b_plus_e():
         advantage=place,
         return_=place,
         weight=place,
+        reset=place > 0,
+        masks={"estimator": place > 0},
+        carry={},
         extras={"labels": jnp.broadcast_to(place[..., None, None], (T, B, 2, 3))},
     )
     index = jnp.asarray([0, 1, B, 3 * B + 2, T * B - 1])

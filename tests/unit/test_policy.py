@@ -89,7 +89,7 @@ def test_methods_agree_with_the_whole():
     params = {"params": init(policy)}
     whole = policy.apply(params, groups(2), {}, jnp.zeros(2, bool))
     mean, std, _ = policy.apply(params, groups(2), {}, jnp.zeros(2, bool), method="act")
-    value = policy.apply(params, groups(2), method="value")
+    value, _ = policy.apply(params, groups(2), {}, jnp.zeros(2, bool), method="value")
     for actual, expected in [(mean, whole.mean), (std, whole.std), (value, whole.value)]:
         np.testing.assert_array_equal(actual, expected)
 

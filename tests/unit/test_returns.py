@@ -81,6 +81,7 @@ def rollout_with(timeout, valid=(True, True, True)) -> Rollout:
         bootstrap=column([0.0, 10.0, 0.0]),
         valid=column(valid),
         reset=column(NO),
+        masks={},
         extras={},
     )
     return Rollout(steps, {}, jnp.asarray([LAST]), {})

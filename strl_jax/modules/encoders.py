@@ -1,0 +1,52 @@
+"""Encoders: networks that replace components of a flat observation with latents."""
+
+from collections.abc import Callable, Sequence
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from strl_jax.modules.conv2d import Conv2dHeadModel
+from strl_jax.modules.mlp import mlp_model
+from strl_jax.modules.stages import EncoderStage
+from strl_jax.observations import Segments
+from strl_jax.types import Array
+
+
+def make_encoder(stage: EncoderStage, initialization: str = "torch") -> nn.Module:
+    """The network of a stage: convolutions and a head for an image ``[..., C, H, W]``, else an MLP."""
+    hidden = stage.hidden_sizes if stage.linear else (*stage.hidden_sizes, stage.latent_size)
+    output = stage.latent_size if stage.linear else None
+    if not stage.channels:
+        return mlp_model(hidden, output, stage.nonlinearity, initialization)
+    return Conv2dHeadModel(
+        channels=stage.channels,
+        kernel_sizes=stage.kernel_sizes,
+        strides=stage.strides,
+        paddings=stage.paddings,
+        nonlinearity=stage.nonlinearity,
+        use_maxpool=stage.use_maxpool,
+        normlayer=stage.normlayer,
+        hidden_sizes=hidden,
+        output_size=output,
+        initialization=initialization,
+    )
+
+
+def encode(
+    stages: Sequence[EncoderStage], networks: Sequence[Callable], segments: Segments, flat: Array
+) -> dict[str, Array]:
+    """Latents ``[..., L]`` by component, of a flat observation ``[..., D]``."""
+    latents = {}
+    for stage, network in zip(stages, networks, strict=True):
+        value = segments.select(flat, stage.component)
+        is_image = bool(stage.channels)
+        latents[stage.component] = network(value if is_image else flat[..., segments.slice(stage.component)])
+    return latents
+
+
+def embed(segments: Segments, flat: Array, latents: dict[str, Array]) -> Array:
+    """The flat observation with every component in ``latents`` replaced, at its place."""
+    if not latents:
+        return flat
+    parts = [latents[name] if name in latents else flat[..., segments.slice(name)] for name in segments.names]
+    return jnp.concatenate(parts, axis=-1)

@@ -1,0 +1,126 @@
+"""Plays a golden file's recorded rollouts through ``rollout.one_step`` and ``finish``."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from golden.files import Golden, to_flax
+from strl_jax.algorithms import optimizers, rollout, update
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.types import (
+    Batch,
+    EnvState,
+    EpisodeState,
+    EpisodeSums,
+    RolloutState,
+    TimeStep,
+    TrainState,
+)
+
+
+class Replay:
+    """Both rollouts of a recurrent golden file, one after the other, with the file's weights."""
+
+    def __init__(self, golden: Golden, algorithm: Algorithm, dtype):
+        self.golden, self.algorithm, self.dtype = golden, algorithm, dtype
+        weights = to_flax(golden.group("param"), dtype)
+        fresh = jax.eval_shape(algorithm.init, jax.random.key(0))
+        assert jax.tree.map(jnp.shape, weights) == jax.tree.map(jnp.shape, fresh.params["policy"])
+        optimizer = algorithm.optimizers["policy"]
+        self.train = TrainState(
+            params={"policy": weights},
+            opt_state={"policy": optimizers.init(optimizer, weights)},
+            learning_rate={"policy": jnp.float32(golden.config["lr"])},
+            iteration=jnp.int32(0),
+            stats={},
+        )
+        num_envs = golden.config["E"]
+        zeros = jnp.zeros(num_envs, dtype)
+        self.state = RolloutState(
+            env=EpisodeState(self._env(0, 0), jnp.zeros(num_envs, jnp.int32)),
+            carry=algorithm.policy.initial_carry(num_envs, dtype),
+            reset=jnp.ones(num_envs, bool),
+            episode=EpisodeSums(zeros, zeros.astype(jnp.int32), {}),
+            discounted=zeros,
+            key=jax.random.split(jax.random.key(0), num_envs),
+        )
+
+    def collect(self, number: int):
+        """Rollout ``number``: the rollout and its batch; the new state is kept for the next one."""
+        start = self.state.replace(env=self.state.env.replace(env=self._env(number, 0)))
+        data, batch, self.state = jax.jit(self._collect)(self.train, start, self._recorded(number))
+        return data, batch
+
+    def _recorded(self, number: int) -> dict:
+        """What the environments did at each step, leaves ``[T, B, ...]``."""
+        keys = ("actions", "rewards", "dones", "time_outs")
+        found = {key: jnp.asarray(self.golden[f"in/roll{number}/{key}"]) for key in keys}
+        envs = [self._env(number, step + 1) for step in range(self.golden.config["T"])]
+        return found | {"env": jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)}
+
+    def _collect(self, train: TrainState, start: RolloutState, recorded: dict):
+        def step(state, now):
+            return self._one_step(train, state, now)
+
+        state, outputs = jax.lax.scan(step, start, recorded)
+        _, state, data, _ = rollout.finish(self.algorithm, train, start, state, {}, outputs, None)
+        return data, update.prepare(self.algorithm, data), state
+
+    def recorded_batch(self) -> Batch:
+        """Rollout 1 as a batch with the file's own returns and advantages."""
+        self.collect(0)
+        _, batch = self.collect(1)
+        stored = {field: self._flat(f"in/storage1/{key}") for field, key in STORED.items()}
+        return batch.replace(
+            **stored,
+            mean=jnp.asarray(self.golden["in/storage1/mu"], self.dtype),
+            std=jnp.asarray(self.golden["in/storage1/sigma"], self.dtype),
+        )
+
+    def check_carry(self, carry: dict, prefix: str, pick, tolerance: dict):
+        """Compares memories ``[B, layers, H]`` with the file's ``pick(array)``, ``[layers, B, H]``."""
+        compared = 0
+        for path, value in jax.tree_util.tree_leaves_with_path(carry):
+            memory, part = (entry.key for entry in path)
+            keys = [f"{prefix}/{memory}/{part}", f"{prefix}/{memory}"]
+            key = next((key for key in keys if key in self.golden), None)
+            if key is not None:
+                np.testing.assert_allclose(
+                    np.moveaxis(np.asarray(value), 0, 1), pick(self.golden[key]), **tolerance, err_msg=key
+                )
+                compared += 1
+        assert compared
+
+    def _flat(self, key: str):
+        return self.golden.flat(key, self.dtype)
+
+    def _env(self, number: int, step: int) -> EnvState:
+        """What the environments show before a step; after the last, only the critic's observation is recorded."""
+        golden, last = self.golden, step == self.golden.config["T"]
+        critic = golden[f"in/roll{number}/last_critic_obs"] if last else golden[f"in/roll{number}/critic_obs"][step]
+        actor = np.zeros_like(golden[f"in/roll{number}/obs"][0]) if last else golden[f"in/roll{number}/obs"][step]
+        obs = {}
+        for name, flat in (("critic", critic), ("actor", actor)):
+            group = self.algorithm.groups[name]
+            obs |= {part: group.select(jnp.asarray(flat, self.dtype), part) for part in group.names}
+        return EnvState({}, obs, None, None, None, {}, {})
+
+    def _one_step(self, train: TrainState, state: RolloutState, now: dict):
+        groups = self.algorithm.pack({}, state.env.env.obs, ("actor",))
+        variables, done = train.params["policy"], now["dones"].astype(bool)
+        mean, std, _ = self.algorithm.policy.apply(variables, groups, state.carry, state.reset, method="act")
+
+        def env_step(episode, action, draw):
+            del action, draw
+            env, ones = now["env"], jnp.ones_like(done)
+            timestep = TimeStep(
+                env.obs, now["rewards"].astype(self.dtype), done, now["time_outs"].astype(bool), env.obs, ones, {}, {}
+            )
+            return episode.replace(env=env), timestep
+
+        drawn = ((now["actions"] - mean) / std, jnp.zeros_like(mean[:, 0]), {})
+        (state, _), record = rollout.one_step(self.algorithm, env_step, train.params, state, {}, drawn, None)
+        return state, record
+
+
+STORED = {"value": "values", "advantage": "advantages", "return_": "returns", "log_prob": "actions_log_prob"}
