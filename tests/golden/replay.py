@@ -23,6 +23,7 @@ class Replay:
 
     def __init__(self, golden: Golden, algorithm: Algorithm, dtype):
         self.golden, self.algorithm, self.dtype = golden, algorithm, dtype
+        self._play = jax.jit(self._collect)
         weights = to_flax(golden.group("param"), dtype)
         fresh = jax.eval_shape(algorithm.init, jax.random.key(0))
         assert jax.tree.map(jnp.shape, weights) == jax.tree.map(jnp.shape, fresh.params["policy"])
@@ -48,13 +49,18 @@ class Replay:
     def collect(self, number: int):
         """Rollout ``number``: the rollout and its batch; the new state is kept for the next one."""
         start = self.state.replace(env=self.state.env.replace(env=self._env(number, 0)))
-        data, batch, self.state = jax.jit(self._collect)(self.train, start, self._recorded(number))
+        data, batch, self.state = self._play(self.train, start, self._recorded(number))
         return data, batch
 
     def _recorded(self, number: int) -> dict:
-        """What the environments did at each step, leaves ``[T, B, ...]``."""
-        keys = ("actions", "rewards", "dones", "time_outs")
-        found = {key: jnp.asarray(self.golden[f"in/roll{number}/{key}"]) for key in keys}
+        """What the environments did at each step, leaves ``[T, B, ...]``; zeros for what no file tells."""
+        config = self.golden.config
+        found = {"time_outs": jnp.zeros((config["T"], config["E"]))}
+        found["actions"] = jnp.zeros((config["T"], config["E"], config["A"]))
+        for key in ("actions", "rewards", "dones", "time_outs"):
+            name = f"in/roll{number}/{key}"
+            if name in self.golden or key not in found:
+                found[key] = jnp.asarray(self.golden[name])
         envs = [self._env(number, step + 1) for step in range(self.golden.config["T"])]
         return found | {"env": jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)}
 
@@ -71,6 +77,8 @@ class Replay:
         self.collect(0)
         _, batch = self.collect(1)
         stored = {field: self._flat(f"in/storage1/{key}") for field, key in STORED.items()}
+        if "in/storage1/actions" in self.golden:
+            stored["action"] = jnp.asarray(self.golden["in/storage1/actions"], self.dtype)
         return batch.replace(
             **stored,
             mean=jnp.asarray(self.golden["in/storage1/mu"], self.dtype),
@@ -82,7 +90,8 @@ class Replay:
         compared = 0
         for path, value in jax.tree_util.tree_leaves_with_path(carry):
             memory, part = (entry.key for entry in path)
-            keys = [f"{prefix}/{memory}/{part}", f"{prefix}/{memory}"]
+            names = [memory, f"actor/{memory}"]  # an estimator's memory is recorded with the actor's
+            keys = [f"{prefix}/{name}{end}" for name in names for end in (f"/{part}", "")]
             key = next((key for key in keys if key in self.golden), None)
             if key is not None:
                 np.testing.assert_allclose(
