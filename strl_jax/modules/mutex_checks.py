@@ -1,0 +1,87 @@
+"""What a ``MutexPolicy`` may be made of: each check raises ``ValueError`` with one line that says what is allowed."""
+
+from strl_jax.modules.mutex_selection import COMMAND, OBSTACLE_IDS
+from strl_jax.observations import Segments
+
+SELECTIONS = ("explicit", "field", "climb")
+RESET_RULES = ("all", "when_skill", False)
+
+
+def check_choices(selection: str, reset_non_selected: str | bool, buffer_len: int):
+    """Names are known, and the buffer holds something."""
+    if selection not in SELECTIONS:
+        raise ValueError(f"selection is one of {', '.join(SELECTIONS)}, not {selection!r}")
+    if reset_non_selected not in RESET_RULES:
+        raise ValueError(f"reset_non_selected is one of {', '.join(map(str, RESET_RULES))}, not {reset_non_selected!r}")
+    if buffer_len < 1:
+        raise ValueError(f"action_smoothing_buffer_len is at least 1, not {buffer_len}")
+
+
+def check_number(count: int, selection: str, legacy: bool):
+    """Every column of the selection has a sub-policy; legacy ``field`` may have fewer."""
+    least, most = 1, None
+    if selection == "field":
+        least, most = (1 if legacy else OBSTACLE_IDS), OBSTACLE_IDS
+    elif selection == "climb":
+        least = most = OBSTACLE_IDS + 1
+    if count < least or (most is not None and count > most):
+        allowed = f"exactly {least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
+        why = {"field": "one for each obstacle id", "climb": "one for each obstacle id, then jump-down"}
+        raise ValueError(
+            f"{selection} needs {allowed} sub-policies ({why.get(selection, 'one a column')}), not {count}"
+        )
+
+
+def check_sub_policies(sub_policies: tuple, action_size: int, env_action_scale: float | tuple, actor_obs: Segments):
+    """Sub-policies have these actions and observations, and every action scale fits and is above 0."""
+    for i, sub in enumerate(sub_policies):
+        if sub.policy.action_size != action_size:
+            raise ValueError(f"sub-policy {i} has {sub.policy.action_size} actions, all must have {action_size}")
+        if sub.policy.actor_obs not in (None, actor_obs):
+            names = f"{', '.join(sub.policy.actor_obs.names)}; all must read {', '.join(actor_obs.names)}"
+            raise ValueError(f"sub-policy {i} reads {names}, in these shapes")
+        check_scale(f"action_scale of sub-policy {i}", sub.action_scale, action_size)
+    check_scale("env_action_scale", env_action_scale, action_size)
+
+
+def check_scale(what: str, scale: float | tuple[float, ...], action_size: int):
+    """One number or one for each action, above 0."""
+    numbers = (scale,) if isinstance(scale, (int, float)) else tuple(scale)
+    if len(numbers) not in (1, action_size) or not all(number > 0 for number in numbers):
+        raise ValueError(f"{what} is one number above 0, or one for each of {action_size} actions, not {scale}")
+
+
+def check_velocities(mapping: tuple, jump_down_vel: float | tuple | None, count: int, selection: str):
+    """Indices exist, each once, and ranges go upwards. The velocity of jump-down has a place of its own."""
+    indices = [index for index, _ in mapping]
+    own = count - 1 if selection == "climb" else count
+    for index in indices:
+        if index not in range(own) or indices.count(index) > 1:
+            last = "; that of jump-down is jump_down_vel" if selection == "climb" else ""
+            raise ValueError(f"cmd_vel_mapping names sub-policies 0 to {own - 1}, each once, not {index!r}{last}")
+        check_velocity(f"cmd_vel_mapping of sub-policy {index}", dict(mapping)[index])
+    if jump_down_vel is not None:
+        if selection != "climb":
+            raise ValueError(f"jump_down_vel belongs to the selection climb, not to {selection}")
+        check_velocity("jump_down_vel", jump_down_vel)
+
+
+def check_velocity(what: str, velocity: float | tuple[float, float]):
+    """A number, or a range from low to high."""
+    if isinstance(velocity, (int, float)):
+        return
+    if len(velocity) != 2 or velocity[0] > velocity[1]:
+        raise ValueError(f"{what} is a velocity or a range (low, high) with low <= high, not {velocity}")
+
+
+def check_observation(actor_obs: Segments, action_size: int, selection: str):
+    """The components that are read exist and are long enough."""
+    least = {"proprioception": COMMAND + 1 + action_size}
+    if selection != "explicit":
+        least["engaging_block"] = 1 + OBSTACLE_IDS + (selection == "climb")
+    sizes = dict(zip(actor_obs.names, actor_obs.sizes, strict=True))
+    for name, size in least.items():
+        if name not in sizes:
+            raise ValueError(f"{selection} needs the component {name!r}; the group has {', '.join(actor_obs.names)}")
+        if sizes[name] < size:
+            raise ValueError(f"{selection} needs at least {size} entries of {name!r}, not {sizes[name]}")
