@@ -8,10 +8,10 @@ import yaml
 from pydantic import ValidationError
 
 from strl_jax import config_legacy, config_schema, config_yaml
-from strl_jax.algorithms.ppo import PPOConfig
-from strl_jax.config_coerce import coerce, plain
+from strl_jax.config_coerce import coerce, find_model, plain
 from strl_jax.config_errors import ConfigError, Problem, deepest, dotted, problems_of, show
-from strl_jax.config_models import Config, EnvConfig, GroupsConfig, PolicyConfig, RunnerConfig
+from strl_jax.config_models import Config, EnvConfig, GroupsConfig, RunnerConfig, any_config, config_class
+from strl_jax.config_policies import PolicyConfig
 from strl_jax.config_schedules import schedule_problems
 
 __all__ = [
@@ -85,7 +85,7 @@ def to_yaml(config: Config) -> str:
 
 def json_schema() -> dict[str, Any]:
     """JSON schema of the YAML files, for editors."""
-    return config_schema.json_schema(Config)
+    return config_schema.json_schema(any_config())
 
 
 def _set(data: dict, key: tuple[str, ...], value: Any, override: str) -> None:
@@ -105,17 +105,28 @@ def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
     for name in ("env", "policy", "algorithm", "runner"):
         if data.get(name) is None:  # an absent section, or one whose lines are all comments
             data[name] = {}
-    data = coerce(Config, data)
-    problems = schedule_problems(PPOConfig, ("algorithm",), data["algorithm"])
+    model = _model_for(data["runner"])
+    data = coerce(model, data)
+    problems = schedule_problems(find_model(model, ("algorithm",)), ("algorithm",), data["algorithm"])
     for problem in problems:  # told already
         data["algorithm"].pop(problem.path[1], None)
     try:
-        config = Config.model_validate(data, strict=True)
+        config = model.model_validate(data, strict=True)
     except ValidationError as error:
-        problems += problems_of(error, data, Config)
+        problems += problems_of(error, data, model)
     if problems:
         raise ConfigError(*(_line(problem, given) for problem in deepest(problems)))
     return config
+
+
+def _model_for(runner: Any) -> type[Config]:
+    """The config whose sections are those of the classes that ``runner`` names; a wrong name is told later or here."""
+    names = []
+    for key in ("policy_class_name", "algorithm_class_name"):
+        default = RunnerConfig.model_fields[key].default
+        name = runner.get(key, default) if isinstance(runner, dict) else default
+        names.append(name if isinstance(name, str) and name else default)
+    return config_class(*names)
 
 
 def _line(problem: Problem, given: Mapping[tuple, str]) -> str:

@@ -32,6 +32,13 @@ def members(annotation: Any) -> list[Any]:
     return [annotation]
 
 
+def items(annotation: Any) -> list[Any]:
+    """``members``, and those of the items of lists among them."""
+    kinds = members(annotation)
+    inner = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple]
+    return kinds + [kind for item in inner for kind in members(item)]
+
+
 def is_model(kind: Any) -> bool:
     """Whether a type is a pydantic model."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)
@@ -41,9 +48,11 @@ def find_model(root: type[BaseModel], path: tuple) -> type[BaseModel] | None:
     """The model of the section ``path``; None where there is none."""
     model = root
     for name in path:
+        if isinstance(name, int):  # one of a list: the model is that of the list
+            continue
         if model is None or name not in model.model_fields:
             return None
-        model = next((kind for kind in members(model.model_fields[name].annotation) if is_model(kind)), None)
+        model = next((kind for kind in items(model.model_fields[name].annotation) if is_model(kind)), None)
     return model
 
 

@@ -1,23 +1,19 @@
 """The sections of a config and their fields."""
 
 import re
-from typing import Annotated, Any, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import PPOConfig
-from strl_jax.config_errors import hint
-from strl_jax.modules.mlp import ACTIVATIONS
+from strl_jax.config_base import Count, Names, Section, Text
+from strl_jax.config_errors import ConfigError, hint, not_one_of
+from strl_jax.config_policies import FIELDS, MemoryFields, PolicyConfig, has, policy_config
 
 LOGGERS = ("tensorboard", "wandb", "none")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-def _known_activation(name: str) -> str:
-    if name.lower() not in ACTIVATIONS:
-        raise ValueError(f"it must be one of {', '.join(ACTIVATIONS)}{hint(name, ACTIVATIONS)}")
-    return name
 
 
 def _known_logger(name: str) -> str:
@@ -40,18 +36,10 @@ def _is_storable(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-Count = Annotated[int, Field(ge=1, le=2**31 - 2)]  # counters on devices are int32
-Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Text, ...], Field(min_length=1)]
-Activation = Annotated[str, AfterValidator(_known_activation), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
 Logger = Annotated[str, AfterValidator(_known_logger)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class GroupsConfig(_Section):
+class GroupsConfig(Section):
     """Which observation components each network sees, in order.
 
     Attributes:
@@ -63,7 +51,7 @@ class GroupsConfig(_Section):
     critic: Names | None = None
 
 
-class EnvConfig(_Section):
+class EnvConfig(Section):
     """The environments.
 
     Attributes:
@@ -85,26 +73,7 @@ class EnvConfig(_Section):
     groups: GroupsConfig = GroupsConfig()
 
 
-class PolicyConfig(_Section):
-    """The actor-critic.
-
-    Attributes:
-        actor_hidden_dims, critic_hidden_dims: sizes of the hidden layers.
-        activation: name of the activation.
-        init_noise_std: standard deviation of the actions at the start.
-        mu_activation: activation of the action mean, or null.
-        initialization: torch (uniform in 1/sqrt(inputs)) or orthogonal (gain sqrt(2)).
-    """
-
-    actor_hidden_dims: tuple[Count, ...] = (256, 256, 256)
-    critic_hidden_dims: tuple[Count, ...] = (256, 256, 256)
-    activation: Activation = "elu"
-    init_noise_std: float = Field(1.0, ge=1e-30, le=1e30)
-    mu_activation: Activation | None = None
-    initialization: Literal["torch", "orthogonal"] = "torch"
-
-
-class RunnerConfig(_Section):
+class RunnerConfig(Section):
     """The training loop, its log and its checkpoints.
 
     Attributes:
@@ -150,7 +119,7 @@ class RunnerConfig(_Section):
     time_split: bool = True
 
 
-class Config(_Section):
+class Config(Section):
     """Everything that a run is made of.
 
     Attributes:
@@ -179,6 +148,9 @@ class Config(_Section):
     @model_validator(mode="after")
     def _minibatches_fit(self):
         steps, envs, parts = self.runner.num_steps_per_env, self.env.num_envs, self.algorithm.num_mini_batches
+        if has(self.policy, MemoryFields):
+            _check_divides_envs(parts, envs, self.resolved_compat.contiguous_envs)
+            return self
         samples = f"the {steps * envs} samples of an iteration (num_steps_per_env {steps} x num_envs {envs})"
         if parts > steps * envs:
             raise ValueError(f"algorithm.num_mini_batches: {parts} is more than {samples}")
@@ -188,3 +160,51 @@ class Config(_Section):
                 f"algorithm.num_mini_batches: {parts} does not divide {samples}; up to 64 these do: {fitting}"
             )
         return self
+
+
+def _check_divides_envs(parts: int, envs: int, drops_rest: bool) -> None:
+    """A recurrent minibatch is a number of environments with all their steps."""
+    if parts > envs:
+        raise ValueError(f"algorithm.num_mini_batches: {parts} is more than num_envs {envs}; a memory needs envs whole")
+    if envs % parts and not drops_rest:
+        fitting = ", ".join(str(n) for n in range(1, 65) if envs % n == 0)
+        raise ValueError(
+            f"algorithm.num_mini_batches: {parts} does not divide num_envs {envs}, which a memory needs whole; "
+            f"up to 64 these do: {fitting}"
+        )
+
+
+ALGORITHMS: dict[str, type[PPOConfig]] = {"PPO": PPOConfig}
+
+
+@lru_cache
+def config_class(policy_class_name: str, algorithm_class_name: str) -> type[Config]:
+    """``Config`` with the ``policy`` and ``algorithm`` sections of these classes.
+
+    Raises:
+        ConfigError: an unknown class.
+    """
+    for key, name, known in (
+        ("policy_class_name", policy_class_name, FIELDS),
+        ("algorithm_class_name", algorithm_class_name, ALGORITHMS),
+    ):
+        if name not in known:
+            raise ConfigError(f"runner.{key}: {not_one_of(name, tuple(known))}")
+    policy, algorithm = policy_config(policy_class_name), ALGORITHMS[algorithm_class_name]
+    if (policy, algorithm) == (PolicyConfig, PPOConfig):
+        return Config
+    return create_model(
+        "Config", __base__=Config, __doc__=Config.__doc__, policy=(policy, ...), algorithm=(algorithm, ...)
+    )
+
+
+def any_config() -> type[Config]:
+    """``Config`` whose ``policy`` and ``algorithm`` may be those of any class, for the schema."""
+    policy, algorithm = Union[tuple(map(policy_config, FIELDS))], Union[tuple(ALGORITHMS.values())]  # noqa: UP007
+    return create_model(
+        "Config",
+        __base__=Config,
+        __doc__=Config.__doc__,
+        policy=(policy, PolicyConfig()),
+        algorithm=(algorithm, PPOConfig()),
+    )

@@ -6,12 +6,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from strl_jax.config_coerce import find_model
+from strl_jax.config_coerce import is_model, items
 
 
 def describe(model: type[BaseModel]) -> dict[str, str]:
     """Field name to what the ``Attributes`` section of the docstring says of it."""
-    _, _, section = (inspect.getdoc(model) or "").partition("Attributes:\n")
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            texts |= _described(base.__doc__ or "")
+    return texts
+
+
+def _described(docstring: str) -> dict[str, str]:
+    _, _, section = inspect.cleandoc(docstring).partition("Attributes:\n")
     texts: dict[str, str] = {}
     names: list[str] = []
     for line in section.split("\n"):
@@ -35,6 +43,5 @@ def json_schema(root: type[BaseModel]) -> dict[str, Any]:
         texts = describe(model)
         for name, entry in target["properties"].items():
             entry["description"] = texts[name]
-            inner = find_model(model, (name,))
-            models += [inner] if inner else []
+            models += [kind for kind in items(model.model_fields[name].annotation) if is_model(kind)]
     return schema

@@ -8,11 +8,13 @@ from strl_jax.algorithms import minibatch, ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config_errors import ConfigError, hint, not_one_of, show
+from strl_jax.config_policies import MemoryFields, has
 from strl_jax.envs import probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
+from strl_jax.policies import make_policy
 
 FORMS = "brax:NAME:BACKEND, probe:NAME or package.module:callable"
 PROTOCOL = (
@@ -65,14 +67,32 @@ def make_algorithm(config: Config, env: Env) -> Algorithm:
     """The algorithm and the policy that the config names, for what ``env`` offers.
 
     Raises:
-        ConfigError: an unknown class or component, or ``clip_min_std`` of another
-            length than the actions.
+        ConfigError: an unknown component, a policy that the algorithm does
+            not train, or ``clip_min_std`` of another length than the actions.
     """
     runner = config.runner
-    build = _find("runner.algorithm_class_name", runner.algorithm_class_name, ALGORITHMS)
-    policy = _find("runner.policy_class_name", runner.policy_class_name, POLICIES)(config, env.action_size)
+    build = ALGORITHMS[runner.algorithm_class_name]
     groups = {name: _group(config, env, name) for name in ("actor", "critic")}
+    policy = make_policy(config, env.action_size, groups)
+    check_trains(runner.policy_class_name, policy, runner.algorithm_class_name)
     return build(config, policy, groups)
+
+
+def check_trains(policy_class: str, policy: Policy, algorithm_class: str) -> None:
+    """Whether the algorithm trains all that the policy has.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    key = f"runner.algorithm_class_name: {algorithm_class} is not allowed with the policy class {policy_class}"
+    stages = [name for name in ("estimator", "adaptor") if getattr(policy, name) is not None]
+    estimates = algorithm_class in ESTIMATING
+    if stages and not estimates:
+        raise ConfigError(f"{key}, whose {stages[0]} it does not train; it must be one of {', '.join(ESTIMATING)}")
+    if estimates and not stages:
+        raise ConfigError(f"{key}, which has no estimator; it must be another than {', '.join(ESTIMATING)}")
+    if policy.deterministic:
+        raise ConfigError(f"{key}: its actions are the mean, which has no gradient in the surrogate loss")
 
 
 def check_shards(config: Config, num_shards: int) -> None:
@@ -83,15 +103,17 @@ def check_shards(config: Config, num_shards: int) -> None:
     """
     total, steps, parts = config.env.num_envs, config.runner.num_steps_per_env, config.algorithm.num_mini_batches
     _check_divides("env.num_envs", total, num_shards)
+    recurrent = has(config.policy, MemoryFields)
     if config.runner.eval_interval:
         _check_divides("runner.num_eval_envs", config.runner.num_eval_envs, num_shards)
-    samples = total // num_shards * steps
+    samples, unit = total // num_shards * (1 if recurrent else steps), "environments" if recurrent else "samples"
     if parts > samples:
-        raise ConfigError(f"algorithm.num_mini_batches: {parts} is more than the {samples} samples of a shard")
-    if config.resolved_compat.reuse_permutation:
+        raise ConfigError(f"algorithm.num_mini_batches: {parts} is more than the {samples} {unit} of a shard")
+    compat = config.resolved_compat
+    if compat.contiguous_envs if recurrent else compat.reuse_permutation:
         return
     try:
-        minibatch.check_divides(samples, parts)
+        minibatch.check_divides(samples, parts, unit)
     except ValueError as error:
         raise ConfigError(f"algorithm.num_mini_batches: {error}") from None
 
@@ -101,10 +123,6 @@ def _check_divides(key: str, number: int, num_shards: int) -> None:
         below = number // num_shards * num_shards
         fitting = " or ".join(str(n) for n in (below, below + num_shards) if n)
         raise ConfigError(f"{key}: {number} does not divide over {num_shards} devices; nearest is {fitting}")
-
-
-def _actor_critic(config: Config, action_size: int) -> Policy:
-    return Policy(action_size, log_std=not config.resolved_compat.linear_std, **config.policy.model_dump())
 
 
 def _ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
@@ -117,14 +135,8 @@ def _ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorit
     return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
 
 
-POLICIES: dict[str, Callable[[Config, int], Policy]] = {"ActorCritic": _actor_critic}
-ALGORITHMS: dict[str, Callable[[Config, Policy, dict[str, Segments]], Algorithm]] = {"PPO": _ppo}
-
-
-def _find(key: str, name: str, table: dict[str, Callable]) -> Callable:
-    if name not in table:
-        raise ConfigError(f"{key}: {not_one_of(name, tuple(table))}")
-    return table[name]
+ALGORITHMS: dict[str, Callable[[Config, Policy, dict[str, Segments]], Algorithm]] = {"PPO": _ppo, "EstimatorPPO": _ppo}
+ESTIMATING = ("EstimatorPPO",)
 
 
 def _group(config: Config, env: Env, group: str) -> Segments:

@@ -42,11 +42,11 @@ def gather_envs(batch: Batch, index: Array) -> Batch:
     return steps.replace(carry=jax.tree.map(lambda x: x[index], batch.carry))
 
 
-def check_divides(num_samples: int, num_mini_batches: int) -> None:
+def check_divides(num_samples: int, num_mini_batches: int, unit: str = "samples") -> None:
     """Raises ``ValueError`` naming the counts that divide ``num_samples``, unless this one does."""
     if num_samples % num_mini_batches:
         fitting = [n for n in range(1, 65) if num_samples % n == 0]
         raise ValueError(
-            f"num_mini_batches {num_mini_batches} does not divide the {num_samples} samples of a shard; "
+            f"num_mini_batches {num_mini_batches} does not divide the {num_samples} {unit} of a shard; "
             f"up to 64 these do: {', '.join(map(str, fitting))}"
         )

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from strl_jax import config as config_module
 from strl_jax.algorithms.compat import Compat
 from strl_jax.config import Config, from_dict, json_schema, load, to_dict, to_yaml
+from strl_jax.config_models import ALGORITHMS
+from strl_jax.config_policies import FIELDS, policy_config
 
 MINIMAL = {"env": {"name": "probe:constant"}}
 
@@ -201,7 +203,9 @@ def properties(schema: dict) -> list[tuple[str, dict]]:
 
 def test_schema_describes_every_key_and_forbids_others():
     schema = json_schema()
-    assert {*schema["$defs"]} == {"Compat", "EnvConfig", "GroupsConfig", "PPOConfig", "PolicyConfig", "RunnerConfig"}
+    classes = {policy_config(name).__name__ for name in FIELDS} | {kind.__name__ for kind in ALGORITHMS.values()}
+    parts = {"MlpKwargs", "EncoderKwargs", "EnvConfig", "GroupsConfig", "RunnerConfig", "Compat"}
+    assert {*schema["$defs"]} == classes | parts
     for model in (schema, *schema["$defs"].values()):
         assert model["additionalProperties"] is False
     assert [name for name, entry in properties(schema) if len(entry.get("description", "")) < 10] == []

@@ -100,6 +100,8 @@ def message(data: dict) -> str:
         ),
         ("runner", {"logger": "neptune"}, "runner.logger: 'neptune' is not allowed; it must be one of tensorboard, "),
         ("runner_class_name", "OnPolicyRuner", "runner.runner_class_name: 'OnPolicyRuner' is not allowed; it must be"),
+        ("policy_class_name", "ActorCritc", "runner.policy_class_name: 'ActorCritc' is not allowed; it must be one of"),
+        ("algorithm_class_name", "PPPO", "runner.algorithm_class_name: 'PPPO' is not allowed; it must be one of PPO"),
         ("compat", "strl", "compat: 'strl' is not allowed; it must be one of default, st_rl or a mapping; nearest is "),
         ("compat", {"linear": True}, "compat.linear: unknown key; nearest is linear_std"),
         # schedules

@@ -84,14 +84,14 @@ def test_flat_rsl_rl():
         "resume": False,
         "load_run": ".*",
         "load_checkpoint": "model_.*.pt",
-        "policy": {"class_name": "MyActorCritic", "activation": "relu"},
-        "algorithm": {"class_name": "MyPPO", "gamma": 0.9},
+        "policy": {"class_name": "ActorCriticRecurrent", "activation": "relu"},
+        "algorithm": {"class_name": "PPO", "gamma": 0.9},
     }
     config, warnings = from_dict(data)
     runner = config.runner
     assert (runner.num_steps_per_env, runner.max_iterations, runner.save_interval) == (32, 7, 9)
     assert (runner.experiment_name, runner.run_name, runner.logger, runner.wandb_project) == ("g1", "x", "wandb", "p")
-    assert (runner.policy_class_name, runner.algorithm_class_name) == ("MyActorCritic", "MyPPO")
+    assert (runner.policy_class_name, runner.algorithm_class_name) == ("ActorCriticRecurrent", "PPO")
     assert config.algorithm.empirical_normalization is True
     assert config.policy.activation == "relu"
     names = ["device", "load_checkpoint", "load_run", "neptune_project", "resume"]
@@ -144,7 +144,7 @@ def test_a_section_that_is_none_takes_flat_keys_and_a_wrong_one_is_named(runner)
 def test_legacy_names_work_on_the_command_line(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("{env: {name: 'probe:constant'}, runner: {max_iterations: 3}}")
-    config, warnings = load(path, ["max_iterations=4", "policy.class_name=Mine", "runner.load_run=x"])
+    config, warnings = load(path, ["max_iterations=4", "policy.class_name=ActorCriticRecurrent", "runner.load_run=x"])
     assert config.runner.max_iterations == 4
-    assert config.runner.policy_class_name == "Mine"
+    assert config.runner.policy_class_name == "ActorCriticRecurrent"
     assert warnings == [f"runner.load_run: {RESUME}"]

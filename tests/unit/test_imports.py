@@ -14,10 +14,12 @@ ROOT = Path(strl_jax.__file__).parent
 SHARED = {"types", "observations", "sharding"}
 CONFIG = {
     "config",
+    "config_base",
     "config_coerce",
     "config_errors",
     "config_legacy",
     "config_models",
+    "config_policies",
     "config_schedules",
     "config_schema",
     "config_yaml",
@@ -36,7 +38,8 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "datasets": {"types"},
     "interop": SHARED | {"modules", "algorithms"},
     **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
-    "registry": LIBRARY | CONFIG,
+    "policies": LIBRARY | CONFIG,
+    "registry": LIBRARY | CONFIG | {"policies"},
     "runners": LIBRARY | CONFIG | {"registry", "__init__"},
     **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"registry", "runners", "__init__"}),
 }

@@ -3,6 +3,7 @@
 Run as a script, this prints the README's config reference.
 """
 
+import inspect
 import re
 import shlex
 import subprocess
@@ -14,8 +15,9 @@ import jax
 import pytest
 import yaml
 
-from strl_jax import bench, config, train
+from strl_jax import bench, config, config_schema, train
 from strl_jax.algorithms.schedules import SCHEDULES
+from strl_jax.config_policies import FIELDS, EncoderKwargs, MlpKwargs
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -162,7 +164,24 @@ def config_reference() -> str:
     sections = {"env": "EnvConfig", "env.groups": "GroupsConfig", "policy": "PolicyConfig", "algorithm": "PPOConfig"}
     for key, model in (sections | {"runner": "RunnerConfig", "compat": "Compat"}).items():
         tables.append(f"### `{key}`\n\n" + table(schema["$defs"][model]))
+        tables += class_tables() if key == "policy" else []
     return "\n" + "\n".join(tables) + "\n"
+
+
+def class_tables() -> list[str]:
+    """What single policy classes take besides, a table for each set of keywords."""
+    owners: dict[type, list[str]] = {}
+    for name, groups in FIELDS.items():
+        for group in groups:
+            owners.setdefault(group, []).append(name)
+    tables = []
+    for group, names in owners.items():
+        title = f"### `policy` of {', '.join(names)}\n\n{inspect.getdoc(group).splitlines()[0]}\n\n"
+        tables.append(title + table(config_schema.json_schema(group)))
+    parts = {"estimator_kwargs, adaptor_kwargs": MlpKwargs, "encoder_kwargs, visual_kwargs": EncoderKwargs}
+    for name, model in parts.items():
+        tables.append(f"### {name}\n\n" + table(config_schema.json_schema(model)))
+    return tables
 
 
 def table(model: dict) -> str:
@@ -193,6 +212,8 @@ def type_of(entry: dict) -> str:
     if model_of(entry) is not None:
         return "mapping, see below"
     if entry["type"] == "array":
+        if "prefixItems" in entry:
+            return f"list of {len(entry['prefixItems'])} {type_of(entry['prefixItems'][0])}"
         return f"list of {type_of(entry['items'])}"
     if entry["type"] == "object":
         return "mapping"

@@ -154,15 +154,6 @@ def test_a_group_is_everything_in_the_order_of_the_environment():
             "env.groups.critic: component 'state' stands twice",
         ),
         (
-            {"runner": {"policy_class_name": "ActorCritc"}},
-            "runner.policy_class_name: 'ActorCritc' is not allowed; it must be one of ActorCritic; "
-            "nearest is ActorCritic",
-        ),
-        (
-            {"runner": {"algorithm_class_name": "PPPO"}},
-            "runner.algorithm_class_name: 'PPPO' is not allowed; it must be one of PPO; nearest is PPO",
-        ),
-        (
             {"algorithm": {"clip_min_std": [0.1, 0.2]}},
             "algorithm.clip_min_std: [0.1, 0.2] is not allowed; it must be one number, "
             "or one for each of the 1 actions",

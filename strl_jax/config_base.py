@@ -1,0 +1,26 @@
+"""Types that the sections of a config share."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from strl_jax.config_errors import hint
+from strl_jax.modules.mlp import ACTIVATIONS
+
+
+def _known_activation(name: str) -> str:
+    if name.lower() not in ACTIVATIONS:
+        raise ValueError(f"it must be one of {', '.join(ACTIVATIONS)}{hint(name, ACTIVATIONS)}")
+    return name
+
+
+Count = Annotated[int, Field(ge=1, le=2**31 - 2)]  # counters on devices are int32
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1)]
+Activation = Annotated[str, AfterValidator(_known_activation), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
+
+
+class Section(BaseModel):
+    """A section: frozen, with no keys but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

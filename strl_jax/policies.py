@@ -1,0 +1,168 @@
+"""From the ``policy`` section of a config to a policy of the right stages."""
+
+from collections.abc import Sequence
+
+from strl_jax.config import Config
+from strl_jax.config_errors import ConfigError, not_one_of, show
+from strl_jax.config_policies import (
+    AdaptorFields,
+    EncoderFields,
+    EncoderKwargs,
+    EstimatorFields,
+    MemoryFields,
+    MlpKwargs,
+    PolicyConfig,
+    VisualFields,
+    has,
+)
+from strl_jax.modules.conv2d import Conv2dModel
+from strl_jax.modules.policy import Policy
+from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
+from strl_jax.observations import Segments
+
+
+def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -> Policy:
+    """The policy of the class ``runner.policy_class_name``.
+
+    Args:
+        groups: layouts of the groups ``actor`` and ``critic``.
+
+    Raises:
+        ConfigError: a component that a stage names is not in its group, lists of
+            unequal lengths, convolutions that do not fit the image, or stages that
+            exclude each other.
+    """
+    policy, actor, critic = config.policy, groups["actor"], groups["critic"]
+    plain = {name: getattr(policy, name) for name in PolicyConfig.model_fields}
+    return Policy(
+        action_size,
+        log_std=not config.resolved_compat.linear_std,
+        deterministic=has(policy, VisualFields),
+        actor_obs=actor,
+        critic_obs=critic,
+        memory=_memory(policy),
+        estimator=_estimator(policy, actor, critic) if has(policy, EstimatorFields) else None,
+        adaptor=_adaptor(policy, actor, critic) if has(policy, AdaptorFields) else None,
+        encoders=_encoders(policy, actor),
+        critic_encoders=_critic_encoders(policy, critic),
+        **plain,
+    )
+
+
+def _memory(policy: PolicyConfig) -> MemoryStage | None:
+    if not has(policy, MemoryFields):
+        return None
+    return MemoryStage(policy.rnn_type, policy.rnn_hidden_size, policy.rnn_num_layers)
+
+
+def _estimator(policy: EstimatorFields, actor: Segments, critic: Segments) -> EstimatorStage:
+    if policy.use_actor_rnn and not has(policy, MemoryFields):
+        raise ConfigError("policy.use_actor_rnn: true is not allowed; the policy class has no memory")
+    if policy.use_actor_rnn and policy.replace_state_prob > 0:
+        raise ConfigError(
+            f"policy.replace_state_prob: {policy.replace_state_prob} is not allowed with use_actor_rnn, "
+            "whose estimate comes after the actor has seen the observation; it must be 0"
+        )
+    return _estimator_stage("estimator", policy, actor, critic, policy.replace_state_prob, policy.use_actor_rnn)
+
+
+def _adaptor(policy: AdaptorFields, actor: Segments, critic: Segments) -> EstimatorStage:
+    return _estimator_stage("adaptor", policy, actor, critic, policy.privilege_replace_state_prob, False)
+
+
+def _estimator_stage(
+    name: str, policy: PolicyConfig, actor: Segments, critic: Segments, prob: float, on_memory: bool
+) -> EstimatorStage:
+    inputs, targets = getattr(policy, f"{name}_obs_components"), getattr(policy, f"{name}_target_components")
+    _check_components(f"policy.{name}_obs_components", inputs, actor)
+    _check_components(f"policy.{name}_target_components", targets, critic)
+    if prob > 0:
+        why = "; an estimate replaces what the actor sees"
+        _check_components(f"policy.{name}_target_components", targets, actor, why)
+    network: MlpKwargs = getattr(policy, f"{name}_kwargs")
+    return EstimatorStage(inputs, targets, _sizes(network.hidden_sizes), network.nonlinearity, prob, on_memory)
+
+
+def _encoders(policy: PolicyConfig, actor: Segments) -> tuple[EncoderStage, ...]:
+    if has(policy, VisualFields):
+        name, options, size = policy.visual_component_name, policy.visual_kwargs, policy.visual_latent_size
+        _check_components("policy.visual_component_name", (name,), actor)
+        return (_encoder("policy.visual_kwargs", actor, name, "Conv2dHeadModel", options, size, True),)
+    if not has(policy, EncoderFields):
+        return ()
+    return _encoder_list(
+        "", policy.encoder_component_names, policy.encoder_class_name, policy.encoder_kwargs, policy, actor
+    )
+
+
+def _critic_encoders(policy: PolicyConfig, critic: Segments) -> tuple[EncoderStage, ...] | str:
+    if not has(policy, EncoderFields) or policy.critic_encoder_component_names is None:
+        return ()
+    if policy.critic_encoder_component_names == "shared":
+        _check_components("policy.encoder_component_names", policy.encoder_component_names, critic, " of the critic")
+        return "shared"
+    classes = policy.critic_encoder_class_name or policy.encoder_class_name
+    options = policy.critic_encoder_kwargs or policy.encoder_kwargs
+    return _encoder_list("critic_", policy.critic_encoder_component_names, classes, options, policy, critic)
+
+
+def _encoder_list(
+    prefix: str, names: Sequence[str], classes, options, policy: EncoderFields, group: Segments
+) -> tuple[EncoderStage, ...]:
+    _check_components(f"policy.{prefix}encoder_component_names", names, group)
+    classes = _one_each(f"policy.{prefix}encoder_class_name", classes, names, str)
+    options = _one_each(f"policy.{prefix}encoder_kwargs", options, names, EncoderKwargs)
+    key, size = f"policy.{prefix}encoder_kwargs", policy.encoder_output_size
+    return tuple(
+        _encoder(key, group, name, kind, option, size, False)
+        for name, kind, option in zip(names, classes, options, strict=True)
+    )
+
+
+def _encoder(
+    key: str, group: Segments, name: str, kind: str, options: EncoderKwargs, size: int, linear: bool
+) -> EncoderStage:
+    convolutions = {field: getattr(options, field) for field in CONVOLUTION}
+    if kind == "MlpModel":
+        given = [field for field in CONVOLUTION if field in options.model_fields_set and convolutions[field]]
+        if given:
+            raise ConfigError(f"{key}: MlpModel takes no {given[0]}; it takes {', '.join(MlpKwargs.model_fields)}")
+        convolutions = {}
+    else:
+        _check_image(key, name, group.shapes[group.names.index(name)], options)
+    return EncoderStage(name, _sizes(options.hidden_sizes), size, linear, options.nonlinearity, **convolutions)
+
+
+CONVOLUTION = tuple(name for name in EncoderKwargs.model_fields if name not in MlpKwargs.model_fields)
+
+
+def _check_image(key: str, name: str, shape: tuple[int, ...], options: EncoderKwargs) -> None:
+    if len(shape) != 3:
+        raise ConfigError(f"{key}: component {name} has shape {shape}; Conv2dHeadModel needs (channels, height, width)")
+    if not options.channels:
+        raise ConfigError(f"{key}: Conv2dHeadModel needs channels, kernel_sizes and strides")
+    model = Conv2dModel(**{field: getattr(options, field) for field in CONVOLUTION})
+    try:
+        model.conv_out_resolution(*shape[1:])
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+def _one_each(key: str, value, names: Sequence[str], kind: type) -> tuple:
+    if isinstance(value, kind):
+        return (value,) * len(names)
+    if len(value) != len(names):
+        raise ConfigError(f"{key}: {len(value)} for {len(names)} components; it must be one, or one for each")
+    return tuple(value)
+
+
+def _sizes(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def _check_components(key: str, names: Sequence[str], group: Segments, why: str = "") -> None:
+    for name in names:
+        if name not in group.names:
+            raise ConfigError(f"{key}: {not_one_of(name, group.names)}{why}")
+        if list(names).count(name) > 1:
+            raise ConfigError(f"{key}: {show(list(names))} is not allowed; {name} stands twice")
