@@ -41,6 +41,12 @@ def shapes(policy: Policy) -> dict:
     return jax.eval_shape(policy.init, jax.random.key(0), *inputs(policy))["params"]
 
 
+def weights(policy: Policy) -> dict:
+    """Parameters from numpy: nothing to compile."""
+    leaves, tree = jax.tree.flatten(shapes(policy))
+    return jax.tree.unflatten(tree, [0.5 * normal(1, i, leaf.shape) for i, leaf in enumerate(leaves)])
+
+
 def close(actual, expected):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), actual, expected)
 
@@ -99,11 +105,10 @@ def test_dones_of_any_type(kind):
 def test_a_sequence_is_its_steps(kind):
     policy = make_policy(memory=MemoryStage(kind, 4, 2), estimator=ESTIMATOR)
     groups, carry, reset = inputs(policy)
+    variables = {"params": weights(policy)}
 
     @jax.jit
-    def compute():
-        variables = policy.init(jax.random.key(0), groups, carry, reset)
-
+    def compute(variables):
         def step(carry, now):
             output = policy.apply(variables, now[0], carry, now[1])
             return output.carry, output
@@ -113,7 +118,7 @@ def test_a_sequence_is_its_steps(kind):
         acting = policy.apply(variables, groups, carry, reset, method="act")
         return whole, critic, acting, *jax.lax.scan(step, carry, (groups, reset))
 
-    whole, (value, critic_carries), (mean, _, after_acting), end, steps = compute()
+    whole, (value, critic_carries), (mean, _, after_acting), end, steps = compute(variables)
     close(whole.carry, end)
     close((whole.mean, whole.value, whole.estimates), (steps.mean, steps.value, steps.estimates))
     close((value, critic_carries), (steps.value, {"critic": steps.carry["critic"]}))
@@ -126,16 +131,14 @@ def test_no_gradient_through_an_estimate():
     groups, carry, reset = inputs(policy)
 
     @jax.jit
-    def compute():
-        params = policy.init(jax.random.key(0), groups, carry, reset)["params"]
-
+    def compute(params):
         def loss(params):
             return jnp.sum(jnp.square(policy.apply({"params": params}, groups, carry, reset).mean))
 
         other = params | {"state_adaptor": jax.tree.map(lambda leaf: leaf + 1.0, params["state_adaptor"])}
         return jax.grad(loss)(params), loss(params), loss(other)
 
-    grads, here, there = compute()
+    grads, here, there = compute(weights(policy))
     assert not any(leaf.any() for leaf in jax.tree.leaves(grads["state_adaptor"]))
     assert all(leaf.any() for leaf in jax.tree.leaves(grads["actor"]))
     assert jnp.abs(here - there) > 1e-3
@@ -149,15 +152,13 @@ def test_estimator_on_the_actor_memory():
     assert set(carry) == {"actor", "critic"}
 
     @jax.jit
-    def compute():
-        params = policy.init(jax.random.key(0), groups, carry, reset)["params"]
-
+    def compute(params):
         def loss(params):
             return jnp.sum(policy.apply({"params": params}, groups, carry, reset).estimates["estimator"])
 
         return jax.grad(loss)(params)
 
-    grads = compute()
+    grads = compute(weights(policy))
     reached = {name for name, tree in grads.items() if any(leaf.any() for leaf in jax.tree.leaves(tree))}
     assert reached == {"memory_actor", "state_estimator"}
     assert all(leaf.any() for leaf in jax.tree.leaves(grads["memory_actor"]))
@@ -188,16 +189,16 @@ def test_shared_encoders():
     actor_only, shared = (make_policy(encoders=(encoder,), critic_encoders=kind) for kind in ((), "shared"))
     assert shapes(shared) == shapes(actor_only)
     assert set(shapes(make_policy(critic_encoders=(encoder,)))) - set(shapes(make_policy())) == {"critic_encoder_0"}
-    groups, carry, reset = inputs(shared)
+    groups, _, _ = inputs(shared)
     same = {name: segments.replace(groups[name], "a", groups["actor"][..., :2]) for name, segments in GROUPS.items()}
 
     @jax.jit
-    def compute():
-        variables = shared.init(jax.random.key(0), same, carry, reset)
+    def compute(params):
+        variables = {"params": params}
         read = [shared.apply(variables, same[name], name == "critic", method="get_encoder_latent") for name in GROUPS]
         return *read, shared.apply(variables, same["critic"], method="encode_critic")
 
-    actor, critic, embedded = compute()
+    actor, critic, embedded = compute(weights(shared))
     close(actor, critic)
     close(embedded, CRITIC.replace(same["critic"], "a", actor["a"]))
 
@@ -215,8 +216,7 @@ def test_estimator_reads_the_adaptors_estimate():
     assert not mask.all()
 
     @jax.jit
-    def compute():
-        params = both.init(jax.random.key(0), groups, carry, reset)["params"]
+    def compute(params):
         without = {name: tree for name, tree in params.items() if name != "state_adaptor"}
 
         def run(policy, params, actor, masks):
@@ -227,7 +227,7 @@ def test_estimator_reads_the_adaptors_estimate():
         seen = ACTOR.replace(groups["actor"], "a", everywhere[1]["adaptor"])
         return everywhere, masked, run(alone, without, seen, {}), run(alone, without, groups["actor"], {})
 
-    everywhere, masked, seen, truth = compute()
+    everywhere, masked, seen, truth = compute(weights(both))
     assert any_differ(seen, truth)
     for (mean, estimates), there in [(everywhere, jnp.ones_like(mask)), (masked, mask)]:
         close(estimates["estimator"], jnp.where(there[..., None], seen[1]["estimator"], truth[1]["estimator"]))
