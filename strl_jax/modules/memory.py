@@ -4,11 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from strl_jax.modules import recurrence
 from strl_jax.modules.initializers import torch_uniform
 from strl_jax.types import Array
-
-GATES = {"lstm": 4, "gru": 3}
-
 
 def initial_carry(kind: str, batch: int, num_layers: int, hidden_size: int, dtype=jnp.float32) -> dict[str, Array]:
     """An empty memory: ``hidden``, and for an LSTM ``cell``, each zeros ``[B, layers, H]``."""
@@ -62,33 +60,10 @@ class Memory(nn.Module):
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=2), *carries)
 
     def _layer(self, layer: int, x: Array, carry: dict[str, Array], keep: Array) -> dict[str, Array]:
-        init, size = torch_uniform(self.hidden_size), GATES[self.kind] * self.hidden_size
+        init, size = torch_uniform(self.hidden_size), recurrence.GATES[self.kind] * self.hidden_size
         weight_ih = self.param(f"weight_ih_l{layer}", init, (x.shape[-1], size))
         weight_hh = self.param(f"weight_hh_l{layer}", init, (self.hidden_size, size))
         bias_ih = self.param(f"bias_ih_l{layer}", init, (size,))
         bias_hh = self.param(f"bias_hh_l{layer}", init, (size,))
-        cell = _lstm if self.kind == "lstm" else _gru
-
-        def step(carry, inputs):
-            gates, keep = inputs
-            carry = cell(gates, weight_hh, bias_hh, jax.tree.map(lambda leaf: leaf * keep, carry))
-            return carry, carry
-
-        return jax.lax.scan(step, carry, (x @ weight_ih + bias_ih, keep), unroll=self.unroll)[1]
-
-
-def _lstm(gates: Array, weight: Array, bias: Array, carry: dict[str, Array]) -> dict[str, Array]:
-    """c' = s(f) c + s(i) tanh(g); h' = s(o) tanh(c'). ``gates`` is the inputs' share ``[B, 4 H]``."""
-    i, f, g, o = jnp.split(gates + carry["hidden"] @ weight + bias, 4, axis=-1)
-    cell = jax.nn.sigmoid(f) * carry["cell"] + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return {"hidden": jax.nn.sigmoid(o) * jnp.tanh(cell), "cell": cell}
-
-
-def _gru(gates: Array, weight: Array, bias: Array, carry: dict[str, Array]) -> dict[str, Array]:
-    """n = tanh(x_n + s(r) h_n); h' = (1 - s(z)) n + s(z) h. ``gates`` is the inputs' share ``[B, 3 H]``."""
-    hidden = carry["hidden"]
-    x_r, x_z, x_n = jnp.split(gates, 3, axis=-1)
-    h_r, h_z, h_n = jnp.split(hidden @ weight + bias, 3, axis=-1)
-    update = jax.nn.sigmoid(x_z + h_z)
-    new = jnp.tanh(x_n + jax.nn.sigmoid(x_r + h_r) * h_n)
-    return {"hidden": (1 - update) * new + update * hidden}
+        inputs = x @ weight_ih + bias_ih
+        return recurrence.run(self.kind, self.unroll, inputs, weight_hh, bias_hh, keep, carry)
