@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.ppo import PPOConfig
+from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.config_base import Count, Names, Section, Text
 from strl_jax.config_errors import ConfigError, hint, not_one_of
 from strl_jax.config_policies import FIELDS, MemoryFields, PolicyConfig, has, policy_config
@@ -174,7 +174,7 @@ def _check_divides_envs(parts: int, envs: int, drops_rest: bool) -> None:
         )
 
 
-ALGORITHMS: dict[str, type[PPOConfig]] = {"PPO": PPOConfig}
+ALGORITHMS: dict[str, type[PPOConfig]] = {"PPO": PPOConfig, "EstimatorPPO": EstimatorPPOConfig}
 
 
 @lru_cache

@@ -1,7 +1,7 @@
 """The supervised terms of policies that estimate parts of what the critic sees: config fields and ``terms``."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import chex
 import jax.numpy as jnp
@@ -9,11 +9,10 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from strl_jax.algorithms import losses, schedules
 from strl_jax.algorithms.base import Term
+from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.modules.estimators import estimation_targets
 from strl_jax.modules.policy import Policy
 from strl_jax.types import Array, Batch, PolicyOutput
-
-Coefficient = float | dict[str, Any]  # a number, or an optax schedule of the iteration
 
 # The one argument that each loss takes.
 ARGUMENTS = {"mse_loss": (), "l1_loss": (), "smooth_l1_loss": ("beta",), "huber_loss": ("delta",)}

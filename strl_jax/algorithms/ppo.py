@@ -5,19 +5,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from strl_jax.algorithms import losses, optimizers, schedules
+from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Term
 from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Batch, PolicyOutput
 
-__all__ = ["PPOConfig", "make", "terms", "update"]
+__all__ = ["EstimatorPPOConfig", "PPOConfig", "make", "terms", "update"]
 
 Positive = Annotated[float, Field(ge=1e-30, le=1e30)]  # what float32 holds
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Coefficient = float | dict[str, Any]  # a number, or an optax schedule of the iteration
 
 
 class PPOConfig(BaseModel):
@@ -78,6 +78,10 @@ class PPOConfig(BaseModel):
         return value
 
 
+class EstimatorPPOConfig(estimator.EstimatorFields, PPOConfig):
+    """PPO that trains the policy's estimator and adaptor too."""
+
+
 def terms(config: PPOConfig) -> tuple[Term, ...]:
     """Surrogate, value and entropy."""
     clip = config.clip_param
@@ -110,7 +114,7 @@ def make(
     """PPO over ``policy``.
 
     Args:
-        config: numbers.
+        config: numbers; an ``EstimatorPPOConfig`` adds the supervised terms.
         policy: actor-critic; its ``log_std`` must be the opposite of ``compat.linear_std``.
         actor, critic: what each of the two sees.
         compat: st_rl's habits.
@@ -125,12 +129,13 @@ def make(
         )
     if policy.log_std == compat.linear_std:
         raise ValueError("policy.log_std and compat.linear_std exclude each other")
+    estimates = isinstance(config, estimator.EstimatorFields)
     optimizer = optimizers.make(config.optimizer_class_name, config.max_grad_norm, compat.grad_norm_eps)
     return Algorithm(
         config=config,
         compat=compat,
         policy=policy,
         groups={"actor": actor, "critic": critic},
-        terms=terms(config),
+        terms=terms(config) + (estimator.terms(config, policy) if estimates else ()),
         optimizers={"policy": optimizer},
     )

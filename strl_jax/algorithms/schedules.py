@@ -1,12 +1,14 @@
 """Numbers that change with the iteration, and the adaptive learning rate."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax.numpy as jnp
 import optax
 
 from strl_jax.types import Array
 
+Coefficient = float | dict[str, Any]  # a number, or an optax schedule of the iteration
 SCHEDULES: dict[str, Callable[..., optax.Schedule]] = {
     "constant": optax.constant_schedule,
     "linear": optax.linear_schedule,

@@ -8,6 +8,7 @@ from strl_jax.modules import recurrence
 from strl_jax.modules.initializers import torch_uniform
 from strl_jax.types import Array
 
+
 def initial_carry(kind: str, batch: int, num_layers: int, hidden_size: int, dtype=jnp.float32) -> dict[str, Array]:
     """An empty memory: ``hidden``, and for an LSTM ``cell``, each zeros ``[B, layers, H]``."""
     zeros = jnp.zeros((batch, num_layers, hidden_size), dtype)
@@ -25,13 +26,11 @@ class Memory(nn.Module):
         kind: ``lstm`` or ``gru``.
         hidden_size: size of the hidden state.
         num_layers: number of layers.
-        unroll: steps of the loop over time in one piece.
     """
 
     kind: str = "lstm"
     hidden_size: int = 256
     num_layers: int = 1
-    unroll: int = 1
 
     @nn.compact
     def __call__(self, x: Array, carry: dict[str, Array], reset: Array) -> tuple[Array, dict[str, Array]]:
@@ -66,4 +65,4 @@ class Memory(nn.Module):
         bias_ih = self.param(f"bias_ih_l{layer}", init, (size,))
         bias_hh = self.param(f"bias_hh_l{layer}", init, (size,))
         inputs = x @ weight_ih + bias_ih
-        return recurrence.run(self.kind, self.unroll, inputs, weight_hh, bias_hh, keep, carry)
+        return recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, carry)

@@ -79,7 +79,7 @@ class Policy(nn.Module):
             setattr(self, f"state_{name}", mlp_model(stage.hidden_sizes, size, stage.nonlinearity, self.initialization))
         for name in self._memories():
             stage = self.memory
-            memory = Memory(stage.kind, stage.hidden_size, stage.num_layers, stage.unroll)
+            memory = Memory(stage.kind, stage.hidden_size, stage.num_layers)
             setattr(self, f"memory_{name}", memory)
 
     def __call__(

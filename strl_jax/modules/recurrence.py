@@ -38,22 +38,21 @@ CELLS: dict[str, Callable[[Array, Carry], Carry]] = {"lstm": lstm, "gru": gru}
 GATES = {"lstm": 4, "gru": 3}
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def run(kind: str, unroll: int, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry) -> Carry:
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def run(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry) -> Carry:
     """The carry after every step, leaves ``[T, B, H]``.
 
     Args:
         kind: ``lstm`` or ``gru``.
-        unroll: steps of the loop in one piece.
         inputs: the inputs' share of the gates ``[T, B, G H]``.
         weight, bias: of the hidden state's share, ``[H, G H]`` and ``[G H]``.
         keep: ``[T, B, 1]``, 0 where the carry is zeroed before the step, else 1.
         carry: leaves ``[B, H]``, before the first step.
     """
-    return _forward(kind, unroll, inputs, weight, bias, keep, carry)[0]
+    return _forward(kind, inputs, weight, bias, keep, carry)[0]
 
 
-def _forward(kind: str, unroll: int, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry):
+def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry):
     def step(carry, now):
         x, keep = now
         carry = _scaled(carry, keep)
@@ -61,11 +60,11 @@ def _forward(kind: str, unroll: int, inputs: Array, weight: Array, bias: Array, 
         carry = CELLS[kind](gates, carry)
         return carry, (carry, gates)
 
-    _, (carries, gates) = jax.lax.scan(step, carry, (inputs, keep), unroll=unroll)
+    _, (carries, gates) = jax.lax.scan(step, carry, (inputs, keep), unroll=_unroll(keep))
     return carries, (gates, weight, keep, carry, carries)
 
 
-def _backward(kind: str, unroll: int, saved: tuple, grads: Carry):
+def _backward(kind: str, saved: tuple, grads: Carry):
     gates, weight, keep, start, carries = saved
     before = jax.tree.map(lambda first, all_: jnp.concatenate([first[None], all_[:-1]]) * keep, start, carries)
 
@@ -78,13 +77,18 @@ def _backward(kind: str, unroll: int, saved: tuple, grads: Carry):
         return _scaled(d_before, keep), d_gates
 
     zero = jax.tree.map(jnp.zeros_like, start)
-    d_start, d_gates = jax.lax.scan(step, zero, (gates, keep, before, grads), reverse=True, unroll=unroll)
+    d_start, d_gates = jax.lax.scan(step, zero, (gates, keep, before, grads), reverse=True, unroll=_unroll(keep))
     d_inputs, d_products = _split(kind, d_gates)
     d_weight = jnp.einsum("tbh,tbg->hg", before["hidden"], d_products)
     return d_inputs, d_weight, d_products.sum((0, 1)), jnp.zeros_like(keep), d_start
 
 
 run.defvjp(_forward, _backward)
+
+
+def _unroll(keep: Array) -> int:
+    """Steps in one piece: all of a rollout on a GPU, where each small kernel's launch counts, else one."""
+    return min(len(keep), 32) if jax.default_backend() == "gpu" else 1
 
 
 def _join(kind: str, inputs: Array, product: Array) -> Array:

@@ -10,13 +10,11 @@ class MemoryStage:
     Attributes:
         kind: ``lstm`` or ``gru``.
         hidden_size, num_layers: size of the memory.
-        unroll: steps of the loop over time in one piece.
     """
 
     kind: str = "lstm"
     hidden_size: int = 256
     num_layers: int = 1
-    unroll: int = 1
 
 
 @dataclass(frozen=True)
