@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from strl_jax import config as config_module
+from strl_jax import registry
 from strl_jax.algorithms import train_step
 from strl_jax.config import ConfigError
 from strl_jax.runners import checkpoint, launch, scalars
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         launch.initialize(arguments)
         launch.use_compilation_cache()
         runner = OnPolicyRunner(None, config)
+        registry.check_trains(config, runner.algorithm.policy)
     except ConfigError as error:
         launch.tell("error", error)
         return 2

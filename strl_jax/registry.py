@@ -8,7 +8,7 @@ from strl_jax.algorithms import minibatch, ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config_errors import ConfigError, hint, not_one_of, show
-from strl_jax.config_policies import MemoryFields, has
+from strl_jax.config_policies import MemoryFields, MutexFields, has
 from strl_jax.envs import probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
@@ -67,24 +67,30 @@ def make_algorithm(config: Config, env: Env) -> Algorithm:
     """The algorithm and the policy that the config names, for what ``env`` offers.
 
     Raises:
-        ConfigError: an unknown component, a policy that the algorithm does
-            not train, or ``clip_min_std`` of another length than the actions.
+        ConfigError: an unknown component, or ``clip_min_std`` of another length than
+            the actions.
     """
-    runner = config.runner
-    build = ALGORITHMS[runner.algorithm_class_name]
-    groups = {name: _group(config, env, name) for name in ("actor", "critic")}
-    policy = make_policy(config, env.action_size, groups)
-    check_trains(runner.policy_class_name, policy, runner.algorithm_class_name)
-    return build(config, policy, groups)
+    build = ALGORITHMS[config.runner.algorithm_class_name]
+    groups = make_groups(config, env)
+    return build(config, make_policy(config, env.action_size, groups), groups)
 
 
-def check_trains(policy_class: str, policy: Policy, algorithm_class: str) -> None:
-    """Whether the algorithm trains all that the policy has.
+def make_groups(config: Config, env: Env) -> dict[str, Segments]:
+    """Layouts of the groups ``actor`` and ``critic``. Raises ``ConfigError`` for an unknown component."""
+    return {name: _group(config, env, name) for name in ("actor", "critic")}
+
+
+def check_trains(config: Config, policy: Policy) -> None:
+    """Whether the config's algorithm trains all that the policy has.
 
     Raises:
         ConfigError: it does not.
     """
+    runner = config.runner
+    algorithm_class, policy_class = runner.algorithm_class_name, runner.policy_class_name
     key = f"runner.algorithm_class_name: {algorithm_class} is not allowed with the policy class {policy_class}"
+    if has(config.policy, MutexFields):
+        raise ConfigError(f"{key}, whose sub-policies are trained already; it can act, be evaluated and teach")
     stages = [name for name in ("estimator", "adaptor") if getattr(policy, name) is not None]
     estimates = algorithm_class in ESTIMATING
     if stages and not estimates:

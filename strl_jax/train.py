@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 
 from strl_jax import config as config_module
+from strl_jax import registry
 from strl_jax.config import Config, ConfigError
 from strl_jax.runners import launch, run_dir
 from strl_jax.runners.checkpoint import CheckpointError
@@ -74,6 +75,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     _check_writers(config)
     runner = OnPolicyRunner(None, config)
     try:
+        registry.check_trains(config, runner.algorithm.policy)
         _learn(runner, arguments)
     finally:
         runner.close()
@@ -93,7 +95,7 @@ def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace) -> None:
     config, leader = runner.config, jax.process_index() == 0
     path = arguments.resume or arguments.log_dir or run_dir.name(config)
     if arguments.resume is None and leader:
-        path = run_dir.create(path, config)
+        path = run_dir.create(path, config, run_dir.units(runner.env.env))
     path = launch.path_of_process_0(path)
     runner.open(path)
     if arguments.resume is not None:

@@ -1,6 +1,7 @@
 """Brax environments on any of Brax's physics backends."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from strl_jax.types import Array, EnvState
 class BraxEnv(Env):
     """A registered Brax environment, named ``brax:NAME:BACKEND`` in a config.
 
-    A dict observation keeps its names; an array becomes the component ``state``.
+    A dict observation keeps its names; an array becomes the component ``state``, or is
+    cut into ``components``.
     Actions are clipped to [-1, 1], the range that Brax environments expect. Only
     ``info["truncation"]`` counts as a time-out: some Brax environments mark real
     falls as ``info["time_out"]``. Of Brax's state only the leaves are kept that a
@@ -23,14 +25,16 @@ class BraxEnv(Env):
     Args:
         name: name in Brax's registry, for example ``ant``.
         backend: ``mjx``, ``spring``, ``positional`` or ``generalized``.
+        components: names and sizes into which an array observation is cut, in order.
         **kwargs: passed to the environment's constructor.
 
     Raises:
-        ValueError: unknown name or backend (the message lists the known ones), or the
-            environment refuses the backend or an argument.
+        ValueError: unknown name or backend (the message lists the known ones), the
+            environment refuses the backend or an argument, or ``components`` do not
+            add up to the observation.
     """
 
-    def __init__(self, name: str, backend: str = "mjx", **kwargs):
+    def __init__(self, name: str, backend: str = "mjx", components: Mapping[str, int] | None = None, **kwargs):
         known = sorted(envs._envs)
         if name not in known:
             raise ValueError(f"unknown Brax environment {name!r}; known: {', '.join(known)}")
@@ -46,7 +50,8 @@ class BraxEnv(Env):
         self.dt = float(self._env.dt)
         self.episode_length = 1000
         shapes = jax.eval_shape(self._reset, jax.random.key(0))
-        self.observation_shapes = {key: value.shape for key, value in _components(shapes.obs).items()}
+        self._sizes = _check_sizes(components, shapes.obs)
+        self.observation_shapes = {key: value.shape for key, value in _shapes(shapes.obs, self._sizes).items()}
         action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
         self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
@@ -80,7 +85,7 @@ class BraxEnv(Env):
         timeout = state.info["truncation"].astype(bool) if "truncation" in state.info else jnp.zeros_like(done)
         return EnvState(
             physics=self._leaves.pack(state),
-            obs=_components(state.obs),
+            obs=_components(state.obs, self._sizes),
             reward=state.reward.astype(jnp.float32),
             terminated=done & ~timeout,
             timeout=timeout,
@@ -92,5 +97,26 @@ class BraxEnv(Env):
 BACKENDS = ("mjx", "spring", "positional", "generalized")
 
 
-def _components(obs) -> dict[str, Array]:
-    return dict(obs) if isinstance(obs, dict) else {"state": obs}
+def _components(obs, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Named components ``[..., size]`` of an observation."""
+    if isinstance(obs, Mapping):
+        return dict(obs)
+    if not sizes:
+        return {"state": obs}
+    ends = itertools.accumulate(sizes.values())
+    return {name: obs[..., end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+
+def _shapes(obs, sizes: Mapping[str, int]) -> dict[str, jax.ShapeDtypeStruct]:
+    return jax.eval_shape(lambda x: _components(x, sizes), obs)
+
+
+def _check_sizes(sizes: Mapping[str, int] | None, obs) -> dict[str, int]:
+    if sizes is None:
+        return {}
+    if isinstance(obs, Mapping):
+        raise ValueError(f"the observation has components of its own: {', '.join(obs)}; it takes no components")
+    whole = all(type(size) is int and size > 0 for size in sizes.values())
+    if not whole or sum(sizes.values()) != obs.shape[-1]:
+        raise ValueError(f"components are {dict(sizes)}; the sizes must add up to the observation's {obs.shape[-1]}")
+    return dict(sizes)

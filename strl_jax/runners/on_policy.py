@@ -2,23 +2,22 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
 import strl_jax
 from strl_jax import registry
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
 from strl_jax.runners import checkpoint, run_dir, scalars
+from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.sharding import make_mesh, replicate_key
-from strl_jax.types import Array, Obs, RolloutState, TrainState
+from strl_jax.types import RolloutState, TrainState
 
 
 class OnPolicyRunner:
@@ -102,9 +101,11 @@ class OnPolicyRunner:
             if the environment does not report them or no evaluation ran.
 
         Raises:
-            ConfigError: a writer does not start, or the run folder holds another run.
+            ConfigError: the algorithm does not train this policy, a writer does not
+                start, or the run folder holds another run.
             CheckpointError: a checkpoint cannot be written.
         """
+        registry.check_trains(self.config, self.algorithm.policy)
         if init_at_random_ep_len is None:
             init_at_random_ep_len = self.config.runner.init_at_random_ep_len
         if self.log_dir is not None:
@@ -120,7 +121,7 @@ class OnPolicyRunner:
                 "load it to go on with it, or name another folder"
             )
         if jax.process_index() == 0:
-            run_dir.write_config(self.log_dir, self.config)
+            run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
         """The states of a new run with the config's seed; see ``train_step.make_init``."""
@@ -227,27 +228,17 @@ class OnPolicyRunner:
         self.train_state = fresh.replace(params=loaded["params"], stats=loaded["stats"])
         self.progress = Progress()
 
-    def get_inference_policy(self) -> Callable[[Obs], Array]:
+    def get_inference_policy(self) -> InferencePolicy:
         """``policy(obs) -> mean action [B, A]``, with the weights and statistics of this moment.
 
         ``obs`` maps components to ``[B, *shape]``; an array ``[B, D]`` holds the actor's
-        components one after the other.
+        components one after the other. ``policy.reset(dones)`` clears memories.
 
         Raises:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        algorithm, actor = self.algorithm, self.algorithm.groups["actor"]
-        variables, stats = jax.tree.map(jnp.copy, (self.train_state.params["policy"], self.train_state.stats))
-
-        @jax.jit
-        def act(variables, stats, obs: Obs | Array) -> Array:
-            obs = obs if isinstance(obs, Mapping) else {name: actor.select(obs, name) for name in actor.names}
-            groups = algorithm.pack(stats, obs, groups=("actor",))
-            reset = jnp.zeros(groups["actor"].shape[:-1], bool)
-            return algorithm.policy.apply(variables, groups, {}, reset, method="act")[0]
-
-        return partial(act, variables, stats)
+        return InferencePolicy(self.algorithm, self.train_state.params["policy"], self.train_state.stats)
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
         """Stores the git state of this repository too when ``learn`` starts."""

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from strl_jax import config as config_module
@@ -20,10 +21,23 @@ def name(config: Config, stamp: float | None = None) -> Path:
     return Path(config.runner.log_root) / config.runner.experiment_name / (when + suffix)
 
 
-def create(path: Path, config: Config) -> Path:
+def units(env) -> dict:
+    """The units of an environment's actions and velocities, as legged_gym's ``config.json`` has them.
+
+    An environment may have ``action_scale`` (one number or one for each action) and
+    ``lin_vel_scale``; without them they are 1.
+    """
+    scale = getattr(env, "action_scale", 1.0)
+    return {
+        "control": {"action_scale": list(scale) if isinstance(scale, Sequence) else scale},
+        "normalization": {"obs_scales": {"lin_vel": getattr(env, "lin_vel_scale", 1.0)}},
+    }
+
+
+def create(path: Path, config: Config, extra: Mapping | None = None) -> Path:
     """Makes the folder ``path`` with the run's config in it, in one rename.
 
-    A path that is taken gets a number behind it.
+    A path that is taken gets a number behind it. ``extra`` goes into ``config.json`` only.
 
     Raises:
         ConfigError: the folder cannot be made there.
@@ -33,7 +47,7 @@ def create(path: Path, config: Config) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-", ignore_cleanup_errors=True) as temporary:
             inner = Path(temporary) / "run"
-            write_config(inner, config)
+            write_config(inner, config, extra)
             return _rename(inner, path)
     except OSError as error:
         raise ConfigError(
@@ -66,10 +80,11 @@ def read_config(path: Path, overrides=()) -> tuple[Config, list[str]]:
     return config_module.load(path / CONFIG, overrides)
 
 
-def write_config(path: Path, config: Config) -> None:
+def write_config(path: Path, config: Config, extra: Mapping | None = None) -> None:
     """Makes the run folder's config that of the run as it goes on; each file is replaced in one rename."""
     path.mkdir(parents=True, exist_ok=True)
-    texts = {CONFIG: config_module.to_yaml(config), JSON: json.dumps(config_module.to_dict(config), indent=1)}
+    everything = config_module.to_dict(config) | dict(extra or {})
+    texts = {CONFIG: config_module.to_yaml(config), JSON: json.dumps(everything, indent=1)}
     for name, text in texts.items():
         if (path / name).is_file() and (path / name).read_text() == text:
             continue

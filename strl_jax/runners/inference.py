@@ -1,0 +1,61 @@
+"""The trained policy as a function of observations, for use outside of the training."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.types import Array, Obs
+
+
+class InferencePolicy:
+    """``policy(obs) -> mean action [B, A]``, with weights and statistics of the moment it was made.
+
+    A recurrent policy keeps its memories between calls: ``reset`` clears them.
+
+    Args:
+        algorithm: the policy and its observation groups.
+        variables, stats: parameters and statistics; copied.
+    """
+
+    def __init__(self, algorithm: Algorithm, variables: dict, stats: dict):
+        self._algorithm = algorithm
+        self._variables, self._stats = jax.tree.map(jnp.copy, (variables, stats))
+        self._carry: dict | None = None
+        self._reset: Array | None = None
+        self._act = jax.jit(self._step)
+
+    def __call__(self, obs: Obs | Array) -> Array:
+        """Mean actions ``[B, A]``.
+
+        Args:
+            obs: component -> ``[B, *shape]``, or the actor's components one after the
+                other in one array ``[B, D]``.
+
+        Raises:
+            ValueError: the memories are those of another number of environments.
+        """
+        actor = self._algorithm.groups["actor"]
+        obs = obs if isinstance(obs, Mapping) else {name: actor.select(obs, name) for name in actor.names}
+        batch = len(obs[actor.names[0]])
+        if self._carry is None:
+            self._carry, self._reset = self._algorithm.policy.initial_carry(batch), jnp.ones(batch, bool)
+        elif len(self._reset) != batch:
+            raise ValueError(f"observations of {batch} environments, but the memories are of {len(self._reset)}; reset")
+        mean, self._carry = self._act(self._variables, self._stats, obs, self._carry, self._reset)
+        self._reset = jnp.zeros_like(self._reset)
+        return mean
+
+    def reset(self, dones: Array | None = None) -> None:
+        """Clears the memories of the environments where ``dones[B]`` (bool or 0/1), or of all."""
+        if dones is None:
+            self._carry = None
+        elif self._carry is not None:
+            self._reset |= jnp.asarray(np.asarray(dones)).astype(bool)
+
+    def _step(self, variables: dict, stats: dict, obs: Obs, carry: dict, reset: Array) -> tuple[Array, dict]:
+        groups = self._algorithm.pack(stats, obs, groups=("actor",))
+        mean, _, carry = self._algorithm.policy.apply(variables, groups, carry, reset, method="act")
+        return mean, carry
