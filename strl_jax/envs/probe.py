@@ -181,6 +181,40 @@ class TwoGroups(Probe):
         return _state(state.physics, seen, reward, terminated=True, hidden=hidden)
 
 
+@dataclass(frozen=True)
+class Remember(Probe):
+    """``state_action`` with a delay: the sign is seen at the first step only, 0 after it.
+
+    An episode has ``delay`` + 1 steps, of which only the last is rewarded, with
+    -(action - sign)^2; metric ``tracking_error`` = |action - sign| there, 0 before. With a
+    memory, the last step's mean = sign and V = -gamma^n std^2 with n steps to go after this
+    one (std of the actions). Without one the sign is lost: the last step's mean = 0 and
+    V = -gamma^n (1 + std^2).
+    """
+
+    delay: int = 4
+
+    def __post_init__(self):
+        if self.delay < 1 or self.delay != int(self.delay):
+            raise ValueError(f"delay is {self.delay}; it must be a whole number of at least 1")
+
+    @property
+    def episode_length(self) -> int:
+        return self.delay + 1
+
+    def reset(self, key: Array) -> EnvState:
+        sign = _signs(key)
+        zero = jnp.zeros_like(sign)
+        return _state({"sign": sign, "age": zero}, sign, 0.0, terminated=False, tracking_error=zero)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        sign, age = state.physics["sign"], state.physics["age"] + 1.0
+        last = age > self.delay
+        error = jnp.where(last, action[:, 0] - sign, 0.0)
+        physics = {"sign": sign, "age": age}
+        return _state(physics, 0 * sign, -jnp.square(error), terminated=last, tracking_error=jnp.abs(error))
+
+
 PROBES: dict[str, type[Probe]] = {
     "constant": Constant,
     "observed_reward": ObservedReward,
@@ -191,6 +225,7 @@ PROBES: dict[str, type[Probe]] = {
     "cycle": Cycle,
     "nan": Nan,
     "two_groups": TwoGroups,
+    "remember": Remember,
 }
 
 
@@ -199,7 +234,8 @@ def make(name: str, **kwargs) -> Probe:
 
     Args:
         name: a key of ``PROBES``.
-        **kwargs: its options: ``target`` of ``action``, ``probability`` of ``nan``.
+        **kwargs: its options: ``target`` of ``action``, ``probability`` of ``nan``, ``delay`` of
+            ``remember``.
 
     Raises:
         ValueError: unknown name (the message lists the known ones), unknown option,

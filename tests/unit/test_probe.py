@@ -112,6 +112,24 @@ def test_two_groups_hides_a_component():
     np.testing.assert_array_equal(after.reward, [expected[pair] for pair in pairs])
 
 
+def test_remember_shows_the_sign_once_and_asks_for_it_at_the_end():
+    env = probe.make("remember", delay=2)
+    assert env.episode_length == 3
+    states = [env.reset(KEYS)]
+    for _ in range(3):
+        states.append(env.step(states[-1], jnp.full((8, 1), 0.5)))
+    sign = states[0].obs["state"][:, 0]
+    assert set(np.unique(sign)) == {-1.0, 1.0}
+    for state in states[1:]:
+        assert (state.obs["state"] == 0).all()
+    for state in states[:3]:
+        assert not (state.reward.any() or state.metrics["tracking_error"].any() or state.terminated.any())
+    assert states[3].terminated.all()
+    # sign 1: -(0.5 - 1)^2 = -0.25; sign -1: -(0.5 + 1)^2 = -2.25
+    np.testing.assert_array_equal(states[3].reward, np.where(sign > 0, -0.25, -2.25))
+    np.testing.assert_array_equal(states[3].metrics["tracking_error"], np.where(sign > 0, 0.5, 1.5))
+
+
 def test_bad_requests_name_what_is_allowed():
     with pytest.raises(ValueError, match="unknown probe environment 'constnat'; known: constant, observed_reward"):
         probe.make("constnat")
@@ -121,3 +139,6 @@ def test_bad_requests_name_what_is_allowed():
         probe.make("constant", target=1.0)
     with pytest.raises(ValueError, match=r"probability is 1.5; it must lie in \[0, 1\]"):
         probe.make("nan", probability=1.5)
+    for delay in (0, 2.5):
+        with pytest.raises(ValueError, match=f"delay is {delay}; it must be a whole number of at least 1"):
+            probe.make("remember", delay=delay)
