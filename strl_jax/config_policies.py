@@ -163,6 +163,32 @@ class VisualFields(Section):
     visual_latent_size: Count = 256
 
 
+class DiscriminatorConfig(Section):
+    """The discriminator of adversarial motion priors.
+
+    Attributes:
+        hidden_dims: sizes of the hidden layers.
+        style_reward_coef: factor of the style reward.
+        task_reward_lerp: share of the task's reward in the sum; 0: style alone.
+        discriminator_grad_pen: factor of the gradient penalty.
+    """
+
+    hidden_dims: tuple[Count, ...] = (1024, 512)
+    style_reward_coef: float = Field(2.0, ge=0, le=1e6)
+    task_reward_lerp: Probability = 0.0
+    discriminator_grad_pen: float = Field(5.0, ge=0, le=1e6)
+
+
+class AmpFields(Section):
+    """A discriminator that judges the style of the motion.
+
+    Attributes:
+        amp_discriminator: the discriminator.
+    """
+
+    amp_discriminator: DiscriminatorConfig = DiscriminatorConfig()
+
+
 class MutexFields(Section):
     """Sub-policies from run folders, one of which acts at a time.
 
@@ -218,6 +244,9 @@ FIELDS: dict[str, tuple[type[Section], ...]] = {
     "ActorCriticRecurrent": (MemoryFields,),
     "EncoderActorCritic": (EncoderFields,),
     "EncoderActorCriticRecurrent": (EncoderFields, MemoryFields),
+    "EncoderAmpActorCriticRecurrent": (EncoderFields, AmpFields, MemoryFields),
+    "AmpActorCritic": (AmpFields,),
+    "AmpActorCriticRecurrent": (AmpFields, MemoryFields),
     "StateAc": (EstimatorFields,),
     "StateAcRecurrent": (EstimatorFields, MemoryFields),
     "EncoderStateAc": (EstimatorFields, EncoderFields),

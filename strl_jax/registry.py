@@ -8,7 +8,7 @@ from strl_jax.algorithms import minibatch, ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config_errors import ConfigError, hint, not_one_of, show
-from strl_jax.config_policies import MemoryFields, MutexFields, has
+from strl_jax.config_policies import AmpFields, MemoryFields, MutexFields, has
 from strl_jax.envs import probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
@@ -91,6 +91,8 @@ def check_trains(config: Config, policy: Policy) -> None:
     key = f"runner.algorithm_class_name: {algorithm_class} is not allowed with the policy class {policy_class}"
     if has(config.policy, MutexFields):
         raise ConfigError(f"{key}, whose sub-policies are trained already; it can act, be evaluated and teach")
+    if has(config.policy, AmpFields):
+        raise ConfigError(f"{key}, whose discriminator it does not train")
     stages = [name for name in ("estimator", "adaptor") if getattr(policy, name) is not None]
     estimates = algorithm_class in ESTIMATING
     if stages and not estimates:

@@ -58,3 +58,27 @@ def value(new: Array, old: Array, return_: Array, *, clip: float | None, weight:
 def entropy(std: Array, *, weight: Array | None = None) -> Array:
     """Minus the mean entropy: a positive coefficient rewards exploration. ``std`` is ``[..., A]``."""
     return -mean(gaussian_entropy(std), weight)
+
+
+def least_squares_discriminator(policy: Array, expert: Array, *, weight: Array | None = None) -> tuple[Array, Array]:
+    """Half the squared distances of the scores from 1 (expert) and from -1 (policy) (Peng et al. 2021, equation 5).
+
+    Args:
+        policy, expert: scores of states of the policy and of the reference motion, ``[...]``.
+
+    Returns:
+        The loss of the expert's scores and that of the policy's.
+    """
+    return 0.5 * mean(jnp.square(expert - 1.0), weight), 0.5 * mean(jnp.square(policy + 1.0), weight)
+
+
+def gradient_penalty(gradient: Array, *, coef: float, weight: Array | None = None) -> Array:
+    """coef times the mean squared norm of the score's gradient ``[..., D]`` at the expert's states."""
+    return coef * mean(jnp.sum(jnp.square(gradient), axis=-1), weight)
+
+
+def distance(actual: Array, wanted: Array, *, weight: Array | None = None) -> Array:
+    """Mean Euclidean distance of ``[..., D]``; its gradient is 0 where they are equal, not NaN."""
+    square = jnp.sum(jnp.square(actual - wanted), axis=-1)
+    apart = square > 0
+    return mean(jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0), weight)

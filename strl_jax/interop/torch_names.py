@@ -25,11 +25,23 @@ PARTS = {"": (), "model.": (), "conv.": (), "conv.conv.": ("conv",), "head.model
 UNUSED = "num_batches_tracked"
 
 
+def discriminator_to_flax(weights: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
+    """``trunk.2i`` and ``amp_linear`` of an ``AMPDiscriminator`` by the path of the parameter that each one is here."""
+    trunk = sorted({int(name.split(".")[1]) for name in weights if name.startswith("trunk.")})
+    found = {}
+    for name, value in weights.items():
+        parts = name.split(".")
+        layer = trunk.index(int(parts[1])) if parts[0] == "trunk" else len(trunk)
+        is_weight = parts[-1] == "weight"
+        found["trunk", f"layer_{layer}", "kernel" if is_weight else "bias"] = value.T if is_weight else value
+    return found
+
+
 def to_flax(weights: Mapping[str, np.ndarray]) -> tuple[dict[tuple[str, ...], np.ndarray], list[str]]:
     """Torch weights by the path of the parameter that each one is here.
 
     Linear and recurrent weights are transposed to ``[in, out]``, convolutions to
-    ``[kh, kw, in, out]``. ``std`` stays the linear standard deviation.
+    ``[kh, kw, in, out]``. ``std`` stays the linear standard deviation, ``log_std`` its logarithm.
 
     Args:
         weights: torch name -> array, a whole state dict: which layer a number in a
@@ -38,23 +50,33 @@ def to_flax(weights: Mapping[str, np.ndarray]) -> tuple[dict[tuple[str, ...], np
     Returns:
         Path below ``params`` -> array, and the names that mean nothing here.
     """
-    found, unknown = {}, []
-    for name, value in weights.items():
-        path = _path(name, weights)
-        if path is not None:
-            found[path] = _transposed(value) if path[-1] == "kernel" or path[-1].startswith("weight_") else value
-        elif not name.endswith(UNUSED):
-            unknown.append(name)
-    return found, unknown
+    places = paths(weights)
+    found = {path: transposed(path, weights[name]) for name, path in places.items() if path is not None}
+    return found, [name for name, path in places.items() if path is None]
 
 
-def _transposed(value: np.ndarray) -> np.ndarray:
+def paths(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...] | None]:
+    """Torch name -> path below ``params``, None if it means nothing here; counters of batches are left out."""
+    return {name: _path(name, weights) for name in weights if not name.endswith(UNUSED)}
+
+
+def transposed(path: tuple[str, ...], value: np.ndarray) -> np.ndarray:
+    """A torch array of the parameter at ``path`` as it lies here."""
+    if path[-1] != "kernel" and not path[-1].startswith("weight_"):
+        return value
     return value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T
 
 
+def torch_shape(path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that torch has for a parameter of ``shape`` at ``path``."""
+    if path[-1] != "kernel" and not path[-1].startswith("weight_"):
+        return shape
+    return (shape[3], shape[2], shape[0], shape[1]) if len(shape) == 4 else shape[::-1]
+
+
 def _path(name: str, weights: Mapping[str, np.ndarray]) -> tuple[str, ...] | None:
-    if name == "std":
-        return ("std",)
+    if name in ("std", "log_std"):
+        return (name,)
     memory = re.fullmatch(r"(memory_\w)\.rnn\.((?:weight|bias)_[ih]h_l\d+)", name)
     if memory:
         return (MEMORIES[memory[1]], memory[2]) if memory[1] in MEMORIES else None
@@ -63,18 +85,21 @@ def _path(name: str, weights: Mapping[str, np.ndarray]) -> tuple[str, ...] | Non
         inside = re.fullmatch(rf"({pattern})\.(.*)", layer[1])
         if inside and inside[inside.lastindex] in PARTS:
             names = (re.sub(pattern, network, inside[1]), *PARTS[inside[inside.lastindex]])
-            return (*names, *_layer(layer[1], int(layer[2]), layer[3], weights))
+            place = _layer(layer[1], int(layer[2]), layer[3], weights)
+            return None if place is None else (*names, *place)
     return None
 
 
-def _layer(prefix: str, number: int, kind: str, weights: Mapping[str, np.ndarray]) -> tuple[str, str]:
-    """The layer that stands at ``number`` in a ``Sequential``, and its parameter ``kind``."""
+def _layer(prefix: str, number: int, kind: str, weights: Mapping[str, np.ndarray]) -> tuple[str, str] | None:
+    """The layer that stands at ``number`` in a ``Sequential``, and its parameter ``kind``; None if there is none."""
     sizes = {}
     for name, value in weights.items():
         match = re.fullmatch(re.escape(prefix) + r"(\d+)\.weight", name)
         if match:
             sizes[int(match[1])] = value.ndim
     main = sorted(index for index, ndim in sizes.items() if ndim > 1)  # linear layers or convolutions, in order
+    if not sizes.get(number):  # a norm without weights, or a lone bias
+        return None
     if sizes[number] == 1:  # a norm belongs to the convolution before it
         before = sum(index < number for index in main) - 1
         return f"norm_{before}", "scale" if kind == "weight" else kind

@@ -56,13 +56,18 @@ def to_flax(weights: dict[str, np.ndarray], dtype=jnp.float32) -> dict:
     """Torch names to the policy's variables; every name must mean something."""
     found, unknown = torch_names.to_flax(weights)
     assert not unknown
+    return {"params": nested(found, dtype)}
+
+
+def nested(by_path: dict[tuple[str, ...], np.ndarray], dtype) -> dict:
+    """Path -> array as nested dicts."""
     tree: dict = {}
-    for path, value in found.items():
+    for path, value in by_path.items():
         node = tree
         for part in path[:-1]:
             node = node.setdefault(part, {})
         node[path[-1]] = jnp.asarray(value, dtype)
-    return {"params": tree}
+    return tree
 
 
 def to_torch(variables: dict) -> dict[str, np.ndarray]:
