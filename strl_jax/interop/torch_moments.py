@@ -1,0 +1,139 @@
+"""The moments of a torch optimiser as an optax state over one flat vector."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from flax.traverse_util import unflatten_dict
+from jax.flatten_util import ravel_pytree
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.interop import torch_names
+from strl_jax.interop.torch_weights import LOG_STD, STD, locate, parameter_shapes
+
+# the optimisers whose torch state is step, exp_avg and exp_avg_sq
+WITH_MOMENTS = ("Adam", "AdamW", "NAdam", "RAdam")
+BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+DEFAULTS = {"betas": [0.9, 0.999], "eps": 1e-8}
+
+
+def import_moments(
+    checkpoint: Mapping[str, Any], weights: Mapping[str, np.ndarray], algorithm: Algorithm, opt_state: Any
+) -> tuple[Any, list[str]]:
+    """The optimiser state with the file's moments and step, and lines on what it does not take over.
+
+    torch numbers the parameters in the order of ``weights``, without buffers. Where
+    the file has ``std`` and the policy log(std), or the other way round, the moments
+    follow by the chain rule: d/dlog(std) = std d/dstd, so the first moment is
+    multiplied by std and the second by its square. That is exact while std stands
+    still, and std moves little in the span of the averages; zeros beside a large step
+    would instead make the first updates several times too large.
+
+    Args:
+        checkpoint: with or without ``optimizer_state_dict``.
+        weights: the model's state dict without statistics; it fits the policy.
+        opt_state: a fresh state, or its shapes; comes back as it is where nothing fits.
+    """
+    state, wanted = checkpoint.get("optimizer_state_dict"), algorithm.config.optimizer_class_name
+    group = group_of(checkpoint)
+    if group is None:
+        return opt_state, ["the file has no optimizer state: moments start at 0"]
+    found = class_of(state)
+    if found != wanted:
+        return opt_state, [f"optimizer: {found} in the file, {wanted} in the config: moments start at 0"]
+    if wanted not in WITH_MOMENTS:
+        return opt_state, [f"optimizer: the state of {wanted} is not taken over: moments start at 0"]
+    names = [name for name in weights if not name.endswith(BUFFERS)]
+    entries, fault = _entries(state, names, weights)
+    if fault:
+        return opt_state, [f"optimizer: {fault}: moments start at 0"]
+    lines = [
+        f"optimizer: {key} {group[key]} in the file; goes on with {value}"
+        for key, value in (DEFAULTS | {"weight_decay": 1e-2 if wanted == "AdamW" else 0}).items()
+        if key in group and group[key] != value
+    ]
+    missing = [name for name in names if name not in entries]
+    if missing:
+        lines.append(f"optimizer: no moments of {', '.join(missing)} in the file: they start at 0")
+    steps = [int(entry["step"]) for entry in entries.values()]
+    if min(steps) != max(steps):
+        lines.append(f"optimizer: steps from {min(steps)} to {max(steps)} in the file; goes on with {max(steps)}")
+    places, mean, square = _moments(entries, weights, algorithm)
+    if (places.get("std"), places.get("log_std")) in ((LOG_STD, None), (None, STD)):
+        lines.append("std and log(std): the moments follow by the chain rule")
+    adam = optax.ScaleByAdamState(np.asarray(max(steps), np.int32), mean, square)
+    return jax.tree.map(lambda part: adam if _is_adam(part) else part, opt_state, is_leaf=_is_adam), lines
+
+
+def group_of(checkpoint: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The optimiser's first parameter group; None where the file has no state of a torch optimiser."""
+    state = checkpoint.get("optimizer_state_dict")
+    groups, entries = (state.get("param_groups"), state.get("state")) if isinstance(state, dict) else (None, None)
+    if not groups or not entries or not isinstance(groups, list) or not isinstance(entries, dict):
+        return None
+    if not all(isinstance(group, dict) and isinstance(group.get("params"), list) for group in groups):
+        return None
+    if not all(isinstance(number, int) for group in groups for number in group["params"]):
+        return None
+    return groups[0] if all(isinstance(entry, dict) for entry in entries.values()) else None
+
+
+def class_of(state: Mapping[str, Any]) -> str:
+    """The torch optimiser that wrote this state, which does not say so itself."""
+    group = state["param_groups"][0]
+    if "betas" not in group:
+        return "RMSprop" if "alpha" in group else "SGD" if "nesterov" in group else "another"
+    if "momentum_decay" in group:
+        return "NAdam"
+    if "amsgrad" not in group:
+        return "Adamax" if any("exp_inf" in entry for entry in state["state"].values()) else "RAdam"
+    # older versions of torch do not name the difference; AdamW decays by default, Adam does not
+    name = "AdamW" if group.get("decoupled_weight_decay", group.get("weight_decay", 0) != 0) else "Adam"
+    return f"{name} with amsgrad" if group["amsgrad"] else name
+
+
+def _entries(state: Mapping, names: list[str], weights: Mapping) -> tuple[dict[str, Mapping], str | None]:
+    """Parameter -> its entry of the state, and what is wrong with the whole."""
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    if len(state["param_groups"]) != 1 or len(numbers) != len(names):
+        groups = len(state["param_groups"])
+        return {}, f"{len(numbers)} parameters in {groups} groups for the model's {len(names)} in the file"
+    pairs = zip(names, numbers, strict=True)
+    entries = {name: state["state"][number] for name, number in pairs if state["state"].get(number)}
+    for name, entry in entries.items():
+        for key in ("exp_avg", "exp_avg_sq"):
+            value = entry.get(key)
+            if not isinstance(value, np.ndarray) or value.shape != weights[name].shape or not np.isfinite(value).all():
+                return {}, f"{key} of {name} has another shape than the weight, or is not finite"
+        if np.size(entry.get("step")) != 1 or not np.isfinite(entry.get("step", np.nan)):
+            return {}, f"step of {name} is no number"
+    return entries, None if entries else "the state is of no parameter of the model"
+
+
+def _moments(entries: Mapping, weights: Mapping, algorithm: Algorithm) -> tuple[dict, np.ndarray, np.ndarray]:
+    """Where each parameter lies, and both moments in the order of the flat vector."""
+    policy, shapes = parameter_shapes(algorithm)
+    places, flat = locate(weights, policy), []
+    for key, power in (("exp_avg", 1), ("exp_avg_sq", 2)):
+        values = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in shapes.items()}
+        for name, entry in entries.items():
+            path = places[name]
+            scale = _slope(name, path, weights[name]) ** power
+            values[path] = torch_names.transposed(path, np.asarray(entry[key] * scale, shapes[path].dtype))
+        flat.append(np.asarray(ravel_pytree({"params": unflatten_dict(values)})[0]))
+    return places, *flat
+
+
+def _slope(name: str, path: tuple[str, ...], value: np.ndarray) -> np.ndarray | float:
+    """d(the file's parameter)/d(ours)."""
+    if (name, path) == ("std", LOG_STD):
+        return value
+    if (name, path) == ("log_std", STD):
+        return np.exp(-value)
+    return 1.0
+
+
+def _is_adam(part: Any) -> bool:
+    return isinstance(part, optax.ScaleByAdamState)

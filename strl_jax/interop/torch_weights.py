@@ -1,0 +1,102 @@
+"""The weights of a torch actor-critic as the variables of a policy, or a list of all that does not fit."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.interop import torch_names
+from strl_jax.interop.torch_file import TorchFileError
+from strl_jax.modules.policy import Policy
+
+Path = tuple[str, ...]
+STD, LOG_STD = ("std",), ("log_std",)
+
+
+def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Policy) -> dict:
+    """Flax variables ``{"params": ...}`` of numpy arrays from a torch ``model_state_dict``.
+
+    A policy that keeps log(std) gets the logarithm of the file's ``std``, and the
+    other way round.
+
+    Args:
+        state_dict: torch name -> array; observation statistics are no weights, see
+            ``torch_statistics.split``.
+        target: the policy, or the algorithm that has it. A policy alone must know its
+            observations (``actor_obs``, ``critic_obs``).
+
+    Raises:
+        TorchFileError: a line for every name that only one side has, every shape that
+            differs (shapes as torch has them), every ``std`` that is not positive and
+            every weight that is not finite.
+    """
+    policy, shapes = parameter_shapes(target)
+    places = locate(state_dict, policy)
+    lines = _faults(state_dict, places, shapes)
+    if lines:
+        raise TorchFileError("\n".join(lines))
+    found = {path: _value(name, path, state_dict[name]) for name, path in places.items()}
+    return {"params": unflatten_dict({path: np.asarray(found[path], leaf.dtype) for path, leaf in shapes.items()})}
+
+
+def parameter_shapes(target: Algorithm | Policy) -> tuple[Policy, dict[Path, jax.ShapeDtypeStruct]]:
+    """The policy, and shape and dtype of its parameters by path below ``params``."""
+    if isinstance(target, Algorithm):
+        policy, groups = target.policy, target.groups
+    else:
+        policy, groups = target, {"actor": target.actor_obs, "critic": target.critic_obs}
+    if None in groups.values():
+        raise ValueError("the policy does not know its observations: actor_obs and critic_obs are needed")
+    obs = {name: jax.ShapeDtypeStruct((1, segments.size), jnp.float32) for name, segments in groups.items()}
+
+    def init(obs):
+        return policy.init(jax.random.key(0), obs, policy.initial_carry(1), jnp.zeros(1, bool))
+
+    return policy, flatten_dict(jax.eval_shape(init, obs)["params"])
+
+
+def locate(state_dict: Mapping[str, np.ndarray], policy: Policy) -> dict[str, Path | None]:
+    """Torch name -> path of the policy's parameter, None if it means nothing here."""
+    own = LOG_STD if policy.log_std else STD
+    arrays = {name: value for name, value in state_dict.items() if isinstance(value, np.ndarray)}
+    places = {name: own if path in (STD, LOG_STD) else path for name, path in torch_names.paths(arrays).items()}
+    return places | {name: None for name in state_dict if name not in arrays}
+
+
+def _value(name: str, path: Path, value: np.ndarray) -> np.ndarray:
+    if (name, path) == ("std", LOG_STD):
+        return np.log(value)
+    if (name, path) == ("log_std", STD):
+        return np.exp(value)
+    return torch_names.transposed(path, value)
+
+
+def _faults(state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapping) -> list[str]:
+    lines, taken = [], {}
+    for name, path in places.items():
+        value = state_dict[name]
+        if path not in shapes:
+            lines.append(f"{name}: in the file only, {_show(np.shape(value))}")
+            continue
+        wanted = torch_names.torch_shape(path, shapes[path].shape)
+        if path in taken:
+            lines.append(f"{name}: the same parameter as {taken[path]}")
+        elif value.shape != wanted:
+            lines.append(f"{name}: {_show(value.shape)} in the file, {_show(wanted)} in the policy")
+        elif not np.isfinite(value).all():
+            lines.append(f"{name}: not finite in the file")
+        elif name == "std" and not (value > 0).all():
+            lines.append(f"{name}: {value.tolist()} is not allowed; a standard deviation must be > 0")
+        taken.setdefault(path, name)
+    for path, leaf in shapes.items():
+        if path not in taken:
+            shape = torch_names.torch_shape(path, leaf.shape)
+            lines.append(f"{'/'.join(path)}: in the policy only, {_show(shape)}")
+    return lines
+
+
+def _show(shape: tuple[int, ...]) -> str:
+    return f"shape {list(shape)}"
