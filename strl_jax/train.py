@@ -99,10 +99,22 @@ def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace) -> None:
     path = launch.path_of_process_0(path)
     runner.open(path)
     if arguments.resume is not None:
-        for line in runner.load(path) if runner.checkpointer.latest("last") is not None else [NOTHING_SAVED]:
+        for line in _go_on(runner):
             if leader:
                 launch.tell("note", line)
     runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
+
+
+def _go_on(runner: OnPolicyRunner) -> list[str]:
+    """Loads the newest checkpoint; lines worth telling. Damage is no fresh start: that would overwrite the run."""
+    if runner.checkpointer.is_fresh():
+        return [NOTHING_SAVED]
+    if runner.checkpointer.latest("last") is None:
+        raise CheckpointError(
+            f"{runner.log_dir / 'checkpoints' / 'last'}: no readable checkpoint to go on from; nothing was changed "
+            f"(without the folder {runner.log_dir / 'checkpoints'} the run starts from its beginning)"
+        )
+    return runner.load(runner.log_dir)
 
 
 NOTHING_SAVED = "the run was stopped before its first checkpoint; it starts from its beginning"

@@ -12,6 +12,7 @@ saved; they come from the target of a restore.
 
 import json
 import logging
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ import orbax.checkpoint as ocp
 import tensorstore
 from orbax.checkpoint.checkpoint_managers import PreservationPolicy
 
+from strl_jax.runners import records
 from strl_jax.runners.layout import check_layout, differences, layout, versions
 from strl_jax.runners.leaves import (
     SHOWN,
@@ -111,11 +113,8 @@ class Checkpointer:
         if iteration in self._current[kind]:
             return
         flat = {part: flatten(tree) for part, tree in state.items()}
-        record = {
-            "meta": meta,
-            "leaves": {part: {k: describe(v) for k, v in tree.items()} for part, tree in flat.items()},
-        }
-        items = {RECORD: ocp.args.JsonSave(_json_copy(record))}
+        leaves = {part: {k: describe(v) for k, v in tree.items()} for part, tree in flat.items()}
+        items = {RECORD: ocp.args.JsonSave(records.make(meta, leaves))}
         for part, tree in flat.items():
             arrays = {path: encode(leaf) for path, leaf in tree.items() if not is_empty(leaf)}
             if arrays:
@@ -138,6 +137,17 @@ class Checkpointer:
         self.wait()
         while self._managers:
             self._managers.popitem()[1].close()
+
+    def is_fresh(self) -> bool:
+        """Whether nothing was ever saved here: no folder of any iteration and kind, damaged ones included.
+
+        Raises:
+            CheckpointError: a file stands where a folder belongs.
+        """
+        for folder in (self._root, *(self._root / kind for kind in KEEP)):
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise CheckpointError(f"{folder}: damaged: it is no folder")
+        return not any(self._found(kind) for kind in KEEP)
 
     def iterations(self, kind: str) -> list[int]:
         """Iterations with a complete checkpoint, ascending."""
@@ -272,23 +282,14 @@ class Checkpointer:
             raise CheckpointError(f"{path}: no such checkpoint; there are: {has}")
         try:
             record = json.loads((path / RECORD / "metadata").read_text())
-            parts = [
-                part for part, leaves in record["leaves"].items() if not all(0 in v["shape"] for v in leaves.values())
-            ]
-        except (OSError, ValueError, KeyError) as error:
+            records.check(record)
+        except (OSError, ValueError, RecursionError) as error:
             raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+        parts = [part for part, leaves in record["leaves"].items() if not all(0 in v["shape"] for v in leaves.values())]
         for needed in ["commit_success.txt", *(f"{part}/manifest.ocdbt" for part in parts)]:
             if not (path / needed).is_file():
                 raise DamagedCheckpointError(f"{path}: damaged: {needed} is missing")
         return record
-
-
-def _json_copy(value: dict) -> dict:
-    """A copy that later changes do not reach, for a write that happens later."""
-    try:
-        return json.loads(json.dumps(value))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"meta cannot be written as JSON: {error}") from error
 
 
 def _check_same(path: Path, saved: Mapping, wanted: Mapping) -> None:

@@ -303,6 +303,63 @@ def test_a_damaged_checkpoint_is_passed_over(run_copy, which, how):
     assert run.restore_newest("last", both())[2] == {"at": "whole again"}
 
 
+def spoil(record: dict, how: str):
+    """A record of another form than the one written."""
+    if how in ("null", "[]", '"text"', "3"):
+        return json.loads(how)
+    if how in ("meta", "leaves"):
+        return record | {how: {}}
+    if how == "no leaves":
+        return {"meta": record["meta"]}
+    if how == "other meta":
+        return record | {"meta": {"at": 7}}
+    part = dict(record["leaves"]["train"])
+    wrong = {"about": [1], "shape": {"shape": "three", "dtype": "float32"}, "dtype": {"shape": []}}
+    part[next(iter(part))] = wrong[how]
+    return record | {"leaves": record["leaves"] | {"train": part}}
+
+
+FORMS = ["null", "[]", '"text"', "3", "meta", "leaves", "no leaves", "other meta", "about", "shape", "dtype"]
+
+
+@pytest.mark.parametrize("how", FORMS)
+def test_a_record_of_another_form_is_damage(run_copy, how):
+    file = run_copy / "checkpoints/last/20/record/metadata"
+    file.write_text(json.dumps(spoil(json.loads(file.read_text()), how)))
+    run = Checkpointer(run_copy)
+    with pytest.raises(DamagedCheckpointError, match=r"last/20: damaged: the record "):
+        run.read_meta("last", 20)
+    assert run.latest("last") == 10
+
+
+def test_a_record_without_a_checksum_is_read(run_copy):
+    """Those of the first versions have none."""
+    file = run_copy / "checkpoints/last/20/record/metadata"
+    record = json.loads(file.read_text())
+    del record["crc32"]
+    file.write_text(json.dumps(record))
+    assert Checkpointer(run_copy).read_meta("last", 20) == {"at": 20}
+
+
+def test_fresh_is_where_nothing_was_ever_saved(run_copy, tmp_path):
+    assert Checkpointer(tmp_path / "nothing").is_fresh()
+    checkpoints = run_copy / "checkpoints"
+    for file in checkpoints.glob("last/*/record/metadata"):
+        file.unlink()  # all damaged
+    assert not Checkpointer(run_copy).is_fresh()
+    (checkpoints / "last").rename(checkpoints / "best")
+    assert not Checkpointer(run_copy).is_fresh()
+    shutil.rmtree(checkpoints / "best")
+    (checkpoints / "last" / "10.orbax-checkpoint-tmp").mkdir(parents=True)  # killed while it saved for the first time
+    assert Checkpointer(run_copy).is_fresh()
+    for path in (checkpoints / "numbered", checkpoints):
+        if path.exists():
+            shutil.rmtree(path)
+        path.write_text("")
+        with pytest.raises(CheckpointError, match=f"{path}: damaged: it is no folder"):
+            Checkpointer(run_copy).is_fresh()
+
+
 def test_all_damaged(run_copy):
     for file in (run_copy / "checkpoints/last").glob("*/record/metadata"):
         file.unlink()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -236,6 +237,37 @@ def test_resume_with_what_does_not_fit(override, expected, saved, capsys):
     for line, pattern in zip(lines, expected, strict=True):
         assert re.search(f"^error: .*{pattern}", line), line
     assert sorted(path for path in saved.rglob("*")) == before
+
+
+def damage(run, how: str) -> None:
+    checkpoints = run / "checkpoints"
+    last = checkpoints / "last" / "0"
+    if how == "arrays":
+        shutil.rmtree(last / "train")
+    elif how == "record":
+        (last / "record" / "metadata").write_text("null")
+    elif how == "last":
+        (checkpoints / "last").rename(checkpoints / "best")
+    elif how == "file":
+        shutil.rmtree(checkpoints)
+        checkpoints.write_text("")
+
+
+def contents(folder) -> dict:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("how", ["arrays", "record", "last", "file"])
+def test_a_damaged_run_is_not_started_again(how, saved, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(saved, run)
+    damage(run, how)
+    before = contents(run)
+    code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
+    assert (code, len(lines)) == (2, 1), lines
+    expected = "damaged: it is no folder" if how == "file" else "last: no readable checkpoint to go on from"
+    assert re.search(f"^error: .*/checkpoints.*{expected}", lines[0]), lines
+    assert contents(run) == before
 
 
 def test_real_command(config, tmp_path):
