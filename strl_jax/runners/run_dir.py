@@ -1,17 +1,21 @@
 """Run folders: made whole or not at all, and read again for a resume."""
 
+import contextlib
+import fcntl
 import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
+from strl_jax.runners.files import replaced
 
 CONFIG = "config.yaml"
 JSON = "config.json"
+LOCK = ".lock"
 
 
 def name(config: Config, stamp: float | None = None) -> Path:
@@ -48,6 +52,7 @@ def create(path: Path, config: Config, extra: Mapping | None = None) -> Path:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-", ignore_cleanup_errors=True) as temporary:
             inner = Path(temporary) / "run"
             write_config(inner, config, extra)
+            (inner / LOCK).touch()
             return _rename(inner, path)
     except OSError as error:
         raise ConfigError(
@@ -86,8 +91,28 @@ def write_config(path: Path, config: Config, extra: Mapping | None = None) -> No
     everything = config_module.to_dict(config) | dict(extra or {})
     texts = {CONFIG: config_module.to_yaml(config), JSON: json.dumps(everything, indent=1)}
     for name, text in texts.items():
-        if (path / name).is_file() and (path / name).read_text() == text:
+        if (path / name).is_file() and (path / name).read_bytes() == text.encode():
             continue
-        temporary = path / f".{name}.new"
-        temporary.write_text(text)
-        os.replace(temporary, path / name)
+        with replaced(path / name) as file:
+            file.write(text)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes from training in the run folder ``path``; a killed process frees it too.
+
+    Raises:
+        ConfigError: another process trains in it, or the folder cannot be written.
+    """
+    try:
+        file = (path / LOCK).open("a")
+    except OSError as error:
+        raise ConfigError(f"run folder {path}: cannot be written: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"run folder {path}: another process is training in it") from None
+        except OSError:  # some network file systems have no locks
+            pass
+        yield

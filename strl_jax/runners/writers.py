@@ -14,6 +14,8 @@ from typing import Protocol
 from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
+from strl_jax.runners.files import replaced
+
 NAMES = ("tensorboard", "wandb", "none")
 
 
@@ -229,12 +231,8 @@ def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
 
 def _cut(path: Path, start_iteration: int) -> None:
     """Keep the whole lines before ``start_iteration``. A crash meanwhile leaves the old file as it was."""
-    shorter = path.with_name(path.name + ".tmp")
-    with path.open(encoding="utf-8", errors="replace") as source, shorter.open("w", encoding="utf-8") as target:
+    with path.open(encoding="utf-8", errors="replace") as source, replaced(path) as target:
         target.writelines(line.rstrip("\n") + "\n" for line in source if _iteration(line) < start_iteration)
-        target.flush()
-        os.fsync(target.fileno())
-    shorter.replace(path)
 
 
 def _iteration(line: str) -> float:

@@ -1,7 +1,10 @@
 """Run folders: named by experiment and date, whole or not there, never twice the same."""
 
+import errno
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -9,7 +12,7 @@ import yaml
 from commands import settings
 
 from strl_jax.config import ConfigError, from_dict, to_dict
-from strl_jax.runners import run_dir
+from strl_jax.runners import files, run_dir
 
 
 @pytest.fixture
@@ -64,3 +67,68 @@ def test_damaged_config(config, tmp_path):
     (path / "config.yaml").write_text("env: [")
     with pytest.raises(ConfigError, match=r"config\.yaml, line 1: not valid YAML"):
         run_dir.read_config(path)
+
+
+def test_one_process_at_a_time(config, tmp_path):
+    path = run_dir.create(tmp_path / "run", config)
+    before = sorted(path.iterdir())
+    with run_dir.locked(path):
+        with pytest.raises(ConfigError, match=f"^run folder {path}: another process is training in it$"):
+            run_dir.locked(path).__enter__()
+        assert run_dir.read_config(path)[0] == config
+    with run_dir.locked(path):
+        assert sorted(path.iterdir()) == before
+
+
+def test_a_killed_process_frees_the_folder(tmp_path):
+    code = """
+import sys, time
+from pathlib import Path
+from strl_jax.runners import files, run_dir
+with run_dir.locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "locked\n"
+        with pytest.raises(ConfigError, match="another process"):
+            run_dir.locked(tmp_path).__enter__()
+        process.kill()
+    with run_dir.locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / ".lock").mkdir()  # stands for a disk that only reads
+    with pytest.raises(ConfigError, match=f"^run folder {tmp_path}: cannot be written: Is a directory$"):
+        run_dir.locked(tmp_path).__enter__()
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(run_dir.fcntl, "flock", refuse)
+    with run_dir.locked(tmp_path):
+        pass
+
+
+def test_a_config_that_cannot_be_replaced_stays(config, tmp_path, monkeypatch):
+    path = run_dir.create(tmp_path / "run", config)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    changed, _ = run_dir.read_config(path, ["seed=9"])
+
+    def full_disk(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        run_dir.write_config(path, changed)
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
+
+
+def test_a_config_json_of_garbage_is_replaced(config, tmp_path):
+    path = run_dir.create(tmp_path / "run", config)
+    (path / "config.json").write_bytes(b"\xff\xfe\x00")
+    run_dir.write_config(path, config)
+    assert json.loads((path / "config.json").read_text()) == to_dict(config)

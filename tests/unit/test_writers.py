@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from strl_jax.runners import writers
+from strl_jax.runners import files
 from strl_jax.runners.writers import JsonlWriter, TensorBoardWriter, WandbWriter, check_writers, make_writers
 
 SCALARS = {"Loss/value_loss": 0.25, "Perf/collection time": 1.5, "Train/mean_reward": math.nan, "Eval/max": math.inf}
@@ -101,9 +101,10 @@ def test_jsonl_cut_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full_disk(descriptor):
         raise OSError("no space left")
 
-    monkeypatch.setattr(writers.os, "fsync", full_disk)
+    monkeypatch.setattr(files.os, "fsync", full_disk)
     with pytest.raises(OSError, match="no space left"):
         JsonlWriter(tmp_path, 2)
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
     assert [record["iteration"] for record in records(tmp_path)] == [1, 2]
 
 

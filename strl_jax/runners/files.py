@@ -1,0 +1,29 @@
+"""Files that are replaced whole or not at all."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[TextIO]:
+    """A text file that takes the place of ``path`` when the block ends well, in one rename.
+
+    Otherwise ``path`` stays as it was, and nothing is left beside it.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
