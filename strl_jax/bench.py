@@ -6,7 +6,6 @@ import os
 import statistics
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -39,23 +38,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0, or 2 for bad input."""
+    """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted."""
     begin = time.perf_counter()
     arguments = parse(argv)
-    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+    return launch.guarded(lambda: _run(arguments, begin), "interrupted before the end of the measuring")
+
+
+def _run(arguments: argparse.Namespace, begin: float) -> int:
+    config, lines = config_module.load(arguments.config, arguments.overrides)
+    for line in lines:
+        launch.tell("warning", line)
+    _check_out(arguments.out)
+    launch.initialize(arguments)
+    launch.use_compilation_cache()
+    runner = OnPolicyRunner(None, config)
     try:
-        config, lines = config_module.load(arguments.config, arguments.overrides)
-        for line in lines:
-            launch.tell("warning", line)
-        _check_out(arguments.out)
-        launch.initialize(arguments)
-        launch.use_compilation_cache()
-        runner = OnPolicyRunner(None, config)
         registry.check_trains(config, runner.algorithm.policy)
-    except ConfigError as error:
-        launch.tell("error", error)
-        return 2
-    try:
         result = measure(runner, arguments.warmup, arguments.repeats, begin)
     finally:
         runner.close()

@@ -3,11 +3,10 @@
 import argparse
 import json
 import math
-import signal
 import sys
 import time
-import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import jax
@@ -42,26 +41,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted before the training."""
     arguments = parse(argv)
-    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
-    try:
-        if arguments.print_schema:
-            print(json.dumps(config_module.json_schema(), indent=2))
-            return 0
-        config, lines = _read(arguments)
-        for line in lines:
-            launch.tell("warning", line)
-        if arguments.print_config:
-            print(config_module.to_yaml(config), end="")
-            return 0
-        launch.initialize(arguments)
-        launch.use_compilation_cache()
-        return _train(arguments, config)
-    except (ConfigError, CheckpointError) as error:
-        launch.tell("error", error)
-        return 2
-    except KeyboardInterrupt:
-        launch.tell("error", "interrupted before the training began")
-        return 128 + signal.SIGINT
+    return launch.guarded(lambda: _run(arguments), "interrupted before the training began")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.print_schema:
+        print(json.dumps(config_module.json_schema(), indent=2))
+        return 0
+    config, lines = _read(arguments)
+    for line in lines:
+        launch.tell("warning", line)
+    if arguments.print_config:
+        print(config_module.to_yaml(config), end="")
+        return 0
+    launch.initialize(arguments)
+    launch.use_compilation_cache()
+    return _train(arguments, config)
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
@@ -74,11 +69,12 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     started = time.perf_counter()
     _check_writers(config)
     runner = OnPolicyRunner(None, config)
-    try:
-        registry.check_trains(config, runner.algorithm.policy)
-        _learn(runner, arguments)
-    finally:
-        runner.close()
+    with ExitStack() as held:
+        try:
+            registry.check_trains(config, runner.algorithm.policy)
+            _learn(runner, arguments, held)
+        finally:
+            runner.close()
     if jax.process_index() == 0:
         _tell(runner, time.perf_counter() - started)
     return 0
@@ -91,12 +87,15 @@ def _check_writers(config: Config) -> None:
         raise ConfigError(f"runner.logger: {error}") from None
 
 
-def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace) -> None:
+def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace, held: ExitStack) -> None:
+    """Trains in the run folder, which is locked as long as ``held`` is open."""
     config, leader = runner.config, jax.process_index() == 0
     path = arguments.resume or arguments.log_dir or run_dir.name(config)
     if arguments.resume is None and leader:
         path = run_dir.create(path, config, run_dir.units(runner.env.env))
     path = launch.path_of_process_0(path)
+    if leader:
+        held.enter_context(run_dir.locked(path))
     runner.open(path)
     if arguments.resume is not None:
         for line in _go_on(runner):

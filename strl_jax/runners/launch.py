@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -13,6 +15,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from strl_jax.config import ConfigError
+from strl_jax.runners.leaves import CheckpointError
 from strl_jax.sharding import replicated, sharded
 
 
@@ -35,6 +38,38 @@ def tell(kind: str, message: object) -> None:
     """Each line of the message on stderr as ``kind: line``."""
     for line in str(message).splitlines():
         print(f"{kind}: {line}", file=sys.stderr)
+
+
+def guarded(command: Callable[[], int], interrupted: str) -> int:
+    """Runs a command; what stops it is told in one line each, and so is each Python warning.
+
+    Args:
+        command: gives the exit code.
+        interrupted: what is told after Ctrl-C.
+
+    Returns:
+        The command's exit code; 2 after bad input or where the disk refuses, 130 after
+        Ctrl-C, 141 where nobody reads the output.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+        warnings.showwarning = lambda message, *where: tell("warning", message)
+        try:
+            code = command()
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # whoever read the output has left, as in ``| head -1``; the interpreter flushes again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+        except (ConfigError, CheckpointError) as error:
+            tell("error", error)
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename is not None else ""
+            tell("error", f"{place}{error.strerror or error}")
+        except KeyboardInterrupt:
+            tell("error", interrupted)
+            return 128 + signal.SIGINT
+    return 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

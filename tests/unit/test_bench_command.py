@@ -68,3 +68,15 @@ def test_config_is_needed(capsys):
         bench.main([])
     assert stop.value.code == 2
     assert capsys.readouterr().err == "error: the following arguments are required: --config\n"
+
+
+def test_interrupt_is_one_line(config, tmp_path, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "measure", interrupt)
+    with cached_in(tmp_path / "cache"):
+        assert bench.main(["--config", str(config), "--out", str(tmp_path / "bench.json")]) == 130  # 128 + SIGINT
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "error: interrupted before the end of the measuring\n")
+    assert not (tmp_path / "bench.json").exists()

@@ -1,5 +1,9 @@
 """What the commands do first: arguments, several hosts, the compilation cache."""
 
+import os
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import jax
@@ -7,6 +11,7 @@ import pytest
 
 from strl_jax.config import ConfigError
 from strl_jax.runners import launch
+from strl_jax.runners.leaves import CheckpointError
 from strl_jax.sharding import make_mesh
 
 
@@ -43,6 +48,48 @@ def test_tell_marks_every_line(capsys):
     launch.tell("warning", ValueError("one\ntwo"))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "warning: one\nwarning: two\n")
+
+
+def raises(error: BaseException):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("a", "b"), 2, "error: a\nerror: b\n"),
+        (CheckpointError("no space"), 2, "error: no space\n"),
+        (OSError(28, "No space left on device", "run/file"), 2, "error: run/file: No space left on device\n"),
+        (OSError("it is gone"), 2, "error: it is gone\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted early\n"),
+    ],
+)
+def test_what_stops_a_command_is_one_line(error, code, line, capsys):
+    assert launch.guarded(lambda: raises(error), "interrupted early") == code
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", line)
+
+
+def test_a_fault_of_the_code_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        launch.guarded(lambda: raises(ZeroDivisionError()), "")
+
+
+def test_python_warnings_are_told_without_their_source(capsys):
+    shown = warnings.showwarning
+    assert launch.guarded(lambda: warnings.warn("last/4: damaged; passed over", stacklevel=1) or 3, "") == 3
+    assert capsys.readouterr().err == "warning: last/4: damaged; passed over\n"
+    assert warnings.showwarning is shown
+
+
+def test_output_that_nobody_reads():
+    """As in ``| head -1``."""
+    code = "import sys; from strl_jax.runners import launch; sys.exit(launch.guarded(lambda: print('a') or 0, ''))"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")  # 128 + SIGPIPE
 
 
 def test_one_process_joins_nobody(parser, joined):

@@ -270,6 +270,24 @@ def test_a_damaged_run_is_not_started_again(how, saved, tmp_path, capsys):
     assert contents(run) == before
 
 
+def test_a_run_that_another_process_trains(saved, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(saved, run)
+    before = contents(run)
+    with run_dir.locked(run):
+        code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
+    assert (code, lines) == (2, [f"error: run folder {run}: another process is training in it"])
+    assert contents(run) == before
+
+
+def test_metrics_that_cannot_be_written(saved, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(saved, run)
+    (run / "metrics.jsonl").mkdir()
+    code, lines = call(capsys, "--resume", run)
+    assert (code, lines) == (2, [f"error: {run}/metrics.jsonl: Is a directory"])
+
+
 def test_real_command(config, tmp_path):
     code, out, err = run("--config", config, "algorithm.gama=0.9", cache=tmp_path / "cache")
     assert (code, out) == (2, "")
