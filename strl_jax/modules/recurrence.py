@@ -60,7 +60,11 @@ def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, 
         carry = CELLS[kind](gates, carry)
         return carry, (carry, gates)
 
-    _, (carries, gates) = jax.lax.scan(step, carry, (inputs, keep), unroll=_unroll(keep))
+    if len(keep) == 1:  # no loop: outside of jit each one would be compiled anew
+        _, now = step(carry, (inputs[0], keep[0]))
+        carries, gates = jax.tree.map(lambda leaf: leaf[None], now)
+    else:
+        _, (carries, gates) = jax.lax.scan(step, carry, (inputs, keep), unroll=_unroll(keep))
     return carries, (gates, weight, keep, carry, carries)
 
 
