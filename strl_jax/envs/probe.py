@@ -215,6 +215,31 @@ class Remember(Probe):
         return _state(physics, 0 * sign, -jnp.square(error), terminated=last, tracking_error=jnp.abs(error))
 
 
+@dataclass(frozen=True)
+class Image(Probe):
+    """One step, one bright pixel in ``image[B, 1, 8, 8]``; reward -(action - target)^2.
+
+    The target is the pixel's column, from -1 (left) to 1 (right). Mean = target; metric
+    ``tracking_error`` = |action - target|.
+    """
+
+    observation_shapes = {"state": (1,), "image": (1, 8, 8)}  # noqa: RUF012 (read only)
+
+    def reset(self, key: Array) -> EnvState:
+        place = jax.vmap(lambda k: jax.random.randint(k, (2,), 0, 8))(key)
+        return self._show(place, jnp.zeros((key.shape[0], 1)), terminated=False)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        return self._show(state.physics, action, terminated=True)
+
+    def _show(self, place: Array, action: Array, *, terminated: bool) -> EnvState:
+        error = action[:, 0] - (place[:, 1] / 3.5 - 1.0)
+        state = _state(place, jnp.zeros_like(error), -jnp.square(error), terminated=terminated, tracking_error=error)
+        rows, columns = jax.nn.one_hot(place[:, 0], 8), jax.nn.one_hot(place[:, 1], 8)
+        image = rows[:, None, :, None] * columns[:, None, None, :]
+        return state.replace(obs=state.obs | {"image": image}, metrics={"tracking_error": jnp.abs(error)})
+
+
 PROBES: dict[str, type[Probe]] = {
     "constant": Constant,
     "observed_reward": ObservedReward,
@@ -226,6 +251,7 @@ PROBES: dict[str, type[Probe]] = {
     "nan": Nan,
     "two_groups": TwoGroups,
     "remember": Remember,
+    "image": Image,
 }
 
 

@@ -123,7 +123,8 @@ def test_remember_shows_the_sign_once_and_asks_for_it_at_the_end():
     for state in states[1:]:
         assert (state.obs["state"] == 0).all()
     for state in states[:3]:
-        assert not (state.reward.any() or state.metrics["tracking_error"].any() or state.terminated.any())
+        for quiet in (state.reward, state.metrics["tracking_error"], state.terminated):
+            assert not quiet.any()
     assert states[3].terminated.all()
     # sign 1: -(0.5 - 1)^2 = -0.25; sign -1: -(0.5 + 1)^2 = -2.25
     np.testing.assert_array_equal(states[3].reward, np.where(sign > 0, -0.25, -2.25))
@@ -142,3 +143,17 @@ def test_bad_requests_name_what_is_allowed():
     for delay in (0, 2.5):
         with pytest.raises(ValueError, match=f"delay is {delay}; it must be a whole number of at least 1"):
             probe.make("remember", delay=delay)
+
+
+def test_image_has_one_bright_pixel_whose_column_is_the_target():
+    start, after = _one_step(probe.make("image"), action=0.5)
+    image = np.asarray(start.obs["image"])
+    assert image.shape == (8, 1, 8, 8)
+    assert (image.sum(axis=(1, 2, 3)) == 1).all()
+    column = image.argmax(axis=3).max(axis=(1, 2))
+    # column 0 is -1, column 7 is 1: target = 2 column / 7 - 1
+    target = 2 * column / 7 - 1
+    # float32: the difference of numbers near 1 is off by 6e-8 or so
+    np.testing.assert_allclose(after.reward, -((0.5 - target) ** 2), atol=1e-6)
+    assert after.terminated.all()
+    assert len(set(column.tolist())) > 1
