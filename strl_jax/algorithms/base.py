@@ -42,6 +42,8 @@ class Algorithm:
         groups: observation groups; ``actor`` and ``critic`` at least.
         terms: the loss is the sum of coef * term.
         optimizers: parameter group -> optax chain at learning rate 1.
+        variables: the policy's variables if they are given, not drawn.
+        act_groups: groups that acting needs.
     """
 
     config: Any
@@ -50,11 +52,12 @@ class Algorithm:
     groups: dict[str, Segments]
     terms: tuple[Term, ...]
     optimizers: dict[str, optax.GradientTransformation]
+    variables: dict | None = None
+    act_groups: tuple[str, ...] = ("actor",)
 
     def init(self, key: Array) -> TrainState:
         """Fresh parameters, optimiser states and statistics."""
-        dummy = {name: jnp.zeros((1, segments.size), jnp.float32) for name, segments in self.groups.items()}
-        params = {"policy": self.policy.init(key, dummy, self.policy.initial_carry(1), jnp.zeros(1, bool))}
+        params = {"policy": self._draw_variables(key) if self.variables is None else self.variables}
         stats: dict[str, Any] = {}
         if self.config.empirical_normalization:
             stats = {name: normalizer.init_group(segments) for name, segments in self.groups.items()}
@@ -68,6 +71,10 @@ class Algorithm:
             iteration=jnp.int32(0),
             stats=stats,
         )
+
+    def _draw_variables(self, key: Array) -> dict:
+        dummy = {name: jnp.zeros((1, segments.size), jnp.float32) for name, segments in self.groups.items()}
+        return self.policy.init(key, dummy, self.policy.initial_carry(1), jnp.zeros(1, bool))
 
     def learning_rate(self, iteration: Array) -> Array:
         """Learning rate at the start of an iteration, before any adaptation."""

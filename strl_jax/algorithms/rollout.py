@@ -25,7 +25,7 @@ def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, no
     Returns:
         ``mean``, ``std``, ``action`` (each ``[B, A]``), and the carry.
     """
-    groups = algorithm.pack(stats, state.env.env.obs, groups=("actor",))
+    groups = algorithm.pack(stats, state.env.env.obs, groups=algorithm.act_groups)
     policy, variables = algorithm.policy, params["policy"]
     mean, std, carry = policy.apply(variables, groups, state.carry, state.reset, masks, method="act")
     return mean, std, mean if policy.deterministic else mean + std * noise, carry

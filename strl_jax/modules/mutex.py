@@ -101,12 +101,21 @@ class MutexPolicy(nn.Module):
         idle = steps.find_idle(self.reset_non_selected, buffer, len(self.sub_policies))
         outputs = []
         for i, module in enumerate(self.submodules):
-            mean, _, end = module.act(seen, carry[f"submodules_{i}"], reset, masks)
+            own = seen | {"actor": self._normalized(i, seen["actor"])}
+            mean, _, end = module.act(own, carry[f"submodules_{i}"], reset, masks)
             outputs.append(mean)
             carry[f"submodules_{i}"] = steps.zero_where(idle[:, i], end)
         mean = steps.mix(outputs, buffer, self._ratios())
         carry |= {"buffer": buffer, "empty": jnp.zeros_like(carry["empty"])}
         return mean, jnp.zeros_like(mean), carry
+
+    def _normalized(self, index: int, flat: Array) -> Array:
+        """What sub-policy ``index`` is fed: its run may have normalised its observations."""
+        name = f"submodules_{index}"
+        if not self.has_variable("normalizers", name):
+            return flat
+        moments = self.get_variable("normalizers", name)
+        return (flat - moments["mean"]) / moments["std"]
 
     @nn.nowrap
     def select(self, groups: dict[str, Array]) -> Array:
@@ -199,9 +208,17 @@ class MutexPolicy(nn.Module):
         return jnp.asarray(self.env_action_scale) / jnp.stack(own)
 
 
-def gather_variables(variables: Sequence[dict]) -> dict:
-    """Variables of a ``MutexPolicy`` from those of its sub-policies, in their order."""
+def gather_variables(variables: Sequence[dict], normalizers: Sequence[dict[str, Array] | None] = ()) -> dict:
+    """Variables of a ``MutexPolicy`` from those of its sub-policies, in their order.
+
+    Args:
+        normalizers: ``mean`` and ``std``, each ``[D]``, of the observations that a
+            sub-policy was trained on, or None if they were not normalised.
+    """
     gathered: dict = {}
+    for i, moments in enumerate(normalizers):
+        if moments is not None:
+            gathered.setdefault("normalizers", {})[f"submodules_{i}"] = moments
     for i, own in enumerate(variables):
         for collection, tree in own.items():
             gathered.setdefault(collection, {})[f"submodules_{i}"] = tree

@@ -78,7 +78,7 @@ def first_episodes(
     sums = EpisodeSums(zeros, zeros.astype(jnp.int32), metrics)
 
     def step(loop: Evaluation) -> Evaluation:
-        groups = algorithm.pack(train_state.stats, loop.env.env.obs, groups=("actor",))
+        groups = algorithm.pack(train_state.stats, loop.env.env.obs, groups=algorithm.act_groups)
         mean, _, carry = algorithm.policy.apply(
             train_state.params["policy"], groups, loop.carry, loop.reset, method="act"
         )

@@ -56,6 +56,6 @@ class InferencePolicy:
             self._reset |= jnp.asarray(np.asarray(dones)).astype(bool)
 
     def _step(self, variables: dict, stats: dict, obs: Obs, carry: dict, reset: Array) -> tuple[Array, dict]:
-        groups = self._algorithm.pack(stats, obs, groups=("actor",))
+        groups = self._algorithm.pack(stats, obs, groups=self._algorithm.act_groups)
         mean, _, carry = self._algorithm.policy.apply(variables, groups, carry, reset, method="act")
         return mean, carry
