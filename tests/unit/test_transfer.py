@@ -1,0 +1,590 @@
+"""A policy started from one with other observations: rows by component, and what is told about the rest."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import make_state, normal
+
+from strl_jax.config import ConfigError
+from strl_jax.modules.input_layers import input_layers, output_layers
+from strl_jax.modules.policy import Policy
+from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
+from strl_jax.observations import Segments
+from strl_jax.runners.checkpoint import Checkpointer, CheckpointError
+from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.runners.transfer import by_component, load_policy, stats_by_component
+from strl_jax.sharding import make_mesh
+from strl_jax.types import RunningStats
+
+SIZES = {"a": (2,), "b": (1,), "c": (3,), "image": (2, 2), "wide": (5,)}
+ENVS = 3
+
+
+def segments(names: str, **shapes) -> Segments:
+    return Segments.select_from(SIZES | shapes, names.split())
+
+
+def make(actor: str, critic: str, actions: int = 2, sizes: dict | None = None, **options) -> Policy:
+    groups = {"actor_obs": segments(actor, **(sizes or {})), "critic_obs": segments(critic, **(sizes or {}))}
+    return Policy(actions, **{"actor_hidden_dims": (4,), "critic_hidden_dims": (4,)} | groups | options)
+
+
+def weights(policy: Policy, seed: int) -> dict:
+    """Parameters from numpy: nothing to compile."""
+    groups = {"actor": jnp.zeros((1, policy.actor_obs.size)), "critic": jnp.zeros((1, policy.critic_obs.size))}
+
+    def init(key):
+        return policy.init(key, groups, policy.initial_carry(1), jnp.zeros(1, bool))
+
+    leaves, tree = jax.tree.flatten(jax.eval_shape(init, jax.random.key(0)))
+    return jax.tree.unflatten(tree, [0.5 * normal(seed, i, leaf.shape) for i, leaf in enumerate(leaves)])
+
+
+def transfer(source: Policy, target: Policy):
+    """The weights of both before, those of the target after, and the lines."""
+    old, fresh = weights(source, 1), weights(target, 2)
+    return old["params"], fresh["params"], *by_component(source, old, target, fresh)
+
+
+def observe(seed: int) -> dict:
+    return {name: normal(seed, i, (ENVS, *shape)) for i, (name, shape) in enumerate(SIZES.items())}
+
+
+def outputs(policy: Policy, variables: dict, *observations: dict) -> list[dict]:
+    """What the policy makes of each of the observations ``{group: component -> values}``."""
+    carry = jax.tree.map(lambda x: normal(5, 0, x.shape), policy.initial_carry(ENVS))  # memories that are not empty
+
+    @jax.jit
+    def compute(variables, obs):
+        groups = {"actor": policy.actor_obs.flatten(obs["actor"]), "critic": policy.critic_obs.flatten(obs["critic"])}
+        output = policy.apply(variables, groups, carry, jnp.zeros(ENVS, bool))
+        estimates = {}
+        for (module, _, leaf), blocks in output_layers(policy).items():
+            if leaf == "bias":
+                columns = Segments(tuple(name for name, _ in blocks), tuple((size,) for _, size in blocks))
+                flat = output.estimates[module.removeprefix("state_")]
+                estimates |= {name: columns.select(flat, name) for name in columns.names}
+        return {"out": (output.mean, output.std, output.value), "carry": output.carry, "estimates": estimates}
+
+    return [compute(variables, obs) for obs in observations]
+
+
+def close(actual, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), actual, expected)
+
+
+LSTM = MemoryStage("lstm", 3, 2)
+ESTIMATOR = EstimatorStage(("b", "a"), ("a", "b"), (4,), replace_prob=1.0)
+ENCODE_C, ENCODE_IMAGE = EncoderStage("c", (4,), 2), EncoderStage("image", (3,), 2, linear=True)
+CONVOLUTION = EncoderStage("picture", (4,), 2, channels=(2,), kernel_sizes=(2,), strides=(1,))
+
+
+def test_rows_of_a_feed_forward_policy():
+    adaptor = EstimatorStage(("c", "a"), ("b",), (4,))
+    policy = make("a b c", "c b", adaptor=adaptor, encoders=(ENCODE_C,), critic_encoders="shared")
+    assert input_layers(policy) == {
+        ("actor", "layer_0", "kernel"): (("a", 2), ("b", 1), ("c", 2)),
+        ("critic", "layer_0", "kernel"): (("c", 2), ("b", 1)),
+        ("actor_encoder_0", "layer_0", "kernel"): (("c", 3),),
+        ("state_adaptor", "layer_0", "kernel"): (("a", 2), ("c", 3)),
+    }
+    assert output_layers(policy) == {("state_adaptor", "layer_1", leaf): (("b", 1),) for leaf in ("kernel", "bias")}
+
+
+def test_rows_of_a_recurrent_policy():
+    picture = {"picture": (1, 3, 3)}
+    policy = make(
+        "picture b a",
+        "a c b",
+        sizes=picture,
+        memory=LSTM,
+        encoders=(CONVOLUTION,),
+        critic_encoders=(ENCODE_C,),
+        estimator=EstimatorStage(("a",), ("c",), (), on_actor_memory=True),
+        adaptor=ESTIMATOR,
+    )
+    assert input_layers(policy) == {
+        ("memory_actor", "weight_ih_l0"): (("picture", 2), ("b", 1), ("a", 2)),
+        ("memory_critic", "weight_ih_l0"): (("a", 2), ("c", 2), ("b", 1)),
+        ("critic_encoder_0", "layer_0", "kernel"): (("c", 3),),
+        ("memory_adaptor", "weight_ih_l0"): (("b", 1), ("a", 2)),
+    }
+    both = ("kernel", "bias")
+    assert output_layers(policy) == {("state_adaptor", "layer_1", leaf): (("b", 1), ("a", 2)) for leaf in both} | {
+        ("state_estimator", "layer_0", leaf): (("c", 3),) for leaf in both
+    }
+
+
+@pytest.mark.parametrize("groups", [{"actor_obs": None}, {"critic_obs": None}])
+def test_a_policy_must_know_its_observations(groups):
+    with pytest.raises(ValueError, match="actor_obs and critic_obs are needed"):
+        input_layers(make("a", "a", **groups))
+
+
+def test_rows_go_by_component():
+    source, target = make("a b", "a", actor_hidden_dims=(2,)), make("c b a", "b", actor_hidden_dims=(2,))
+    old, fresh = weights(source, 1), weights(target, 2)
+    old["params"]["actor"]["layer_0"]["kernel"] = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])  # a, a, b
+    new, lines = by_component(source, old, target, fresh)
+    # c has 3 rows, then b, then a
+    expected = [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]]
+    np.testing.assert_array_equal(new["params"]["actor"]["layer_0"]["kernel"], expected)
+    assert lines == [
+        "actor: component c (3) is new, it starts without effect",
+        "critic/layer_0: reads a (2) in the checkpoint, b (1) now; starts anew",
+    ]
+    for layer, tree in (("layer_0", fresh), ("layer_1", old)):
+        jax.tree.map(np.testing.assert_array_equal, new["params"]["critic"][layer], tree["params"]["critic"][layer])
+
+
+CASES = {
+    "feed-forward": ({}, {}, "a b", "b c a", "c a", "wide a c"),
+    "memories": ({"memory": LSTM}, {"memory": LSTM}, "a b", "c b a", "c a", "a b c"),
+    "estimator": ({"estimator": ESTIMATOR}, {"estimator": ESTIMATOR}, "a b", "c b a", "c a b", "b wide a c"),
+    "estimator with memories": (
+        {"estimator": ESTIMATOR, "memory": LSTM},
+        {"estimator": ESTIMATOR, "memory": LSTM},
+        "a b c",
+        "wide b c a",
+        "a b",
+        "b a",
+    ),
+    "encoders": (
+        {"encoders": (ENCODE_C, ENCODE_IMAGE), "critic_encoders": "shared"},
+        {"encoders": (ENCODE_IMAGE, ENCODE_C), "critic_encoders": "shared"},
+        "a c image",
+        "image wide a c",
+        "c image b",
+        "b image c wide",
+    ),
+    "critic's own encoders": (
+        {"encoders": (ENCODE_C,), "critic_encoders": (ENCODE_IMAGE, ENCODE_C), "memory": LSTM},
+        {"encoders": (ENCODE_C,), "critic_encoders": (ENCODE_C, ENCODE_IMAGE), "memory": LSTM},
+        "c a",
+        "a c b",
+        "image c",
+        "c b image",
+    ),
+    "shared encoders become the critic's own": (
+        {"encoders": (ENCODE_IMAGE, ENCODE_C), "critic_encoders": "shared"},
+        {"encoders": (ENCODE_C, ENCODE_IMAGE), "critic_encoders": (ENCODE_C, ENCODE_IMAGE)},
+        "c image",
+        "image c",
+        "c image",
+        "c b image",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_acts_as_the_source(case):
+    """New components have no effect, whatever they are; the others have the one that they had."""
+    before, now, actor, wider_actor, critic, wider_critic = case
+    source, target = make(actor, critic, **before), make(wider_actor, wider_critic, **now)
+    old, _, new, lines = transfer(source, target)
+    memory = "" if source.memory is None else "memory_"
+    added = {
+        "actor": [name for name in wider_actor.split() if name not in actor.split()],
+        "critic": [name for name in wider_critic.split() if name not in critic.split()],
+    }
+    sizes = {name: np.prod(shape) for name, shape in SIZES.items()}
+    assert lines == [
+        f"{memory}{group}: component {name} ({sizes[name]}) is new, it starts without effect"
+        for group, names in added.items()
+        for name in names
+    ]
+    obs, others = observe(1), observe(2)
+    same = {"actor": obs, "critic": obs}
+    mixed = {group: obs | {name: others[name] for name in names} for group, names in added.items()}
+    expected = outputs(source, {"params": old}, same)[0]
+    plain, other = outputs(target, new, same, mixed)
+    jax.tree.map(np.testing.assert_array_equal, other, plain)
+    close(plain, expected)
+
+
+def test_an_encoder_of_the_source_that_is_not_one_now():
+    """Raw rows say nothing about a latent, though there are as many, nor the other way round."""
+    raw, encoded = make("a c", "a"), make("a c", "a", encoders=(EncoderStage("c", (4,), 3),))
+    old, _, new, lines = transfer(raw, encoded)
+    kernel = new["params"]["actor"]["layer_0"]["kernel"]
+    np.testing.assert_array_equal(kernel[:2], old["actor"]["layer_0"]["kernel"][:2])
+    np.testing.assert_array_equal(kernel[2:], np.zeros((3, 4)))
+    another = "actor: component c (3) has another encoder than in the checkpoint, it starts without effect"
+    assert lines == ["actor encoder of c: new, starts anew", another]
+    lines = transfer(encoded, raw)[3]
+    assert lines == [another, "actor encoder of c of the checkpoint is left out"]
+
+
+def test_a_critic_that_shares_the_encoders_now():
+    """It had its own: the actor's latent is another one to it."""
+    source = make("c", "c a", encoders=(ENCODE_C,), critic_encoders=(ENCODE_C,))
+    old, _, new, lines = transfer(source, make("c", "c a", encoders=(ENCODE_C,), critic_encoders="shared"))
+    kernel = new["params"]["critic"]["layer_0"]["kernel"]
+    np.testing.assert_array_equal(kernel[:2], np.zeros((2, 4)))
+    np.testing.assert_array_equal(kernel[2:], old["critic"]["layer_0"]["kernel"][2:])
+    jax.tree.map(np.testing.assert_array_equal, new["params"]["actor"], old["actor"])
+    jax.tree.map(np.testing.assert_array_equal, new["params"]["actor_encoder_0"], old["actor_encoder_0"])
+    assert lines == [
+        "critic: component c (2) has another encoder than in the checkpoint, it starts without effect",
+        "critic encoder of c of the checkpoint is left out",
+    ]
+
+
+def test_an_encoder_that_does_not_fit():
+    """Other hidden layers: the latent is another one, so its rows do not count."""
+    first = EncoderStage("c", (4,), 2)
+    source, target = make("c a", "a", encoders=(first,)), make("c a", "a", encoders=(EncoderStage("c", (6,), 2),))
+    old, fresh, new, lines = transfer(source, target)
+    jax.tree.map(np.testing.assert_array_equal, new["params"]["actor_encoder_0"], fresh["actor_encoder_0"])
+    kernel = new["params"]["actor"]["layer_0"]["kernel"]
+    np.testing.assert_array_equal(kernel[:2], np.zeros((2, 4)))
+    np.testing.assert_array_equal(kernel[2:], old["actor"]["layer_0"]["kernel"][2:])
+    assert lines == [
+        "actor encoder of c/layer_0: another size, (3, 4) in the checkpoint, (3, 6) now; starts anew",
+        "actor encoder of c/layer_1: another size, (4, 2) in the checkpoint, (6, 2) now; starts anew",
+        "actor: component c (2) has another encoder than in the checkpoint, it starts without effect",
+    ]
+
+
+def test_convolutions_of_an_image_of_another_size():
+    """The filters are taken over, the head that reads what is left of the image is not."""
+
+    def policy(size):
+        return make("picture a", "a", sizes={"picture": (1, size, size)}, encoders=(CONVOLUTION,))
+
+    # 3 x 3 leaves 2 x 2 of 2 channels: 8 inputs of the head; 4 x 4 leaves 3 x 3: 18.
+    old, _, new, lines = transfer(policy(3), policy(4))
+    taken, expected = new["params"]["actor_encoder_0"], old["actor_encoder_0"]
+    jax.tree.map(np.testing.assert_array_equal, taken["conv"], expected["conv"])
+    jax.tree.map(np.testing.assert_array_equal, taken["head"]["layer_1"], expected["head"]["layer_1"])
+    assert lines == [
+        "actor encoder of picture/head/layer_0: another size, (8, 4) in the checkpoint, (18, 4) now; starts anew",
+        "actor: component picture (2) has another encoder than in the checkpoint, it starts without effect",
+    ]
+
+
+def test_components_left_out_and_of_another_size():
+    source, target = make("a c b", "b"), make("wide a b", "b", sizes={"a": (4,)})
+    old, _, new, lines = transfer(source, target)
+    kernel = new["params"]["actor"]["layer_0"]["kernel"]
+    np.testing.assert_array_equal(kernel[:9], np.zeros((9, 4)))
+    np.testing.assert_array_equal(kernel[9:], old["actor"]["layer_0"]["kernel"][5:])
+    assert lines == [
+        "actor: component wide (5) is new, it starts without effect",
+        "actor: component a has another size, 2 in the checkpoint, 4 now; it starts without effect",
+        "actor: component c (3) of the checkpoint is left out",
+    ]
+
+
+def test_other_actions_and_other_layers():
+    source = make("a", "a", critic_hidden_dims=(4, 4), activation="elu")
+    target = make("a", "a", actions=3, critic_hidden_dims=(4,), activation="relu")
+    old, fresh, new, lines = transfer(source, target)
+    assert lines == [
+        "actor/layer_1: another size, (4, 2) in the checkpoint, (4, 3) now; starts anew",
+        "critic/layer_1: another size, (4, 4) in the checkpoint, (4, 1) now; starts anew",
+        "critic/layer_2 of the checkpoint is left out",
+        "log_std: another size, (2,) in the checkpoint, (3,) now; starts anew",
+        "activation: elu in the checkpoint, relu now",
+    ]
+    for network in ("actor", "critic"):
+        for layer, tree in (("layer_0", old), ("layer_1", fresh)):
+            jax.tree.map(np.testing.assert_array_equal, new["params"][network][layer], tree[network][layer])
+    np.testing.assert_array_equal(new["params"]["log_std"], fresh["log_std"])
+    assert transfer(target, source)[3][2] == "critic/layer_2: new, starts anew"
+
+
+def test_another_memory():
+    """A memory is taken whole or not at all. LSTM: 4 gates, GRU: 3; 3 x 4 and 4 x 3 columns are as many."""
+    policies = {
+        "lstm3": make("a", "a", memory=MemoryStage("lstm", 3, 1)),
+        "lstm5": make("a", "a", memory=MemoryStage("lstm", 5, 1)),
+        "gru4": make("a", "a", memory=MemoryStage("gru", 4, 1)),
+        "lstm3x2": make("a", "a", memory=LSTM),
+        "none": make("a", "a"),
+    }
+
+    def lines(source, target):
+        _, fresh, new, lines = transfer(policies[source], policies[target])
+        for name in {"memory_actor", "memory_critic"} & new["params"].keys():
+            jax.tree.map(np.testing.assert_array_equal, new["params"][name], fresh[name])
+        return lines[lines.index(next(line for line in lines if line.startswith("critic"))) :]
+
+    anew = "another size, {} in the checkpoint, {} now; starts anew"
+    assert lines("lstm3", "lstm5") == [
+        f"critic/layer_0: {anew.format((3, 4), (5, 4))}",
+        f"memory_actor: {anew.format((2, 12), (2, 20))}",
+        f"memory_critic: {anew.format((2, 12), (2, 20))}",
+    ]
+    assert lines("lstm3", "gru4")[1] == f"memory_actor: {anew.format((3, 12), (4, 12))}"
+    layers = "another number of layers, 1 in the checkpoint, 2 now; starts anew"
+    old, _, new, told = transfer(policies["lstm3"], policies["lstm3x2"])
+    assert told == [f"memory_actor: {layers}", f"memory_critic: {layers}"]
+    jax.tree.map(np.testing.assert_array_equal, new["params"]["actor"], old["actor"])
+    assert lines("none", "lstm3") == [
+        "critic/layer_0: reads a (2) in the checkpoint, a memory now; starts anew",
+        "memory_actor: new, starts anew",
+        "memory_critic: new, starts anew",
+    ]
+    assert lines("lstm3", "none") == [
+        "critic/layer_0: reads a memory in the checkpoint, a (2) now; starts anew",
+        "memory_actor of the checkpoint is left out",
+        "memory_critic of the checkpoint is left out",
+    ]
+
+
+def test_columns_of_an_estimator():
+    source = make("a", "a b wide", estimator=EstimatorStage(("a",), ("b", "wide"), ()))
+    target = make("b a", "c b a", estimator=EstimatorStage(("a", "b"), ("c", "b"), ()))
+    old, fresh, new, lines = transfer(source, target)
+    layer, before, started = (tree["state_estimator"]["layer_0"] for tree in (new["params"], old, fresh))
+    # rows before: a, a; now: b, a, a. Columns before: b, wide x 5; now: b, c, c, c.
+    np.testing.assert_array_equal(layer["kernel"][:, 0], [0.0, *before["kernel"][:, 0]])
+    np.testing.assert_array_equal(layer["kernel"][:, 1:], started["kernel"][:, 1:])
+    np.testing.assert_array_equal(layer["bias"], [before["bias"][0], *started["bias"][1:]])
+    assert lines == [
+        "actor: component b (1) is new, it starts without effect",
+        "critic: component c (3) is new, it starts without effect",
+        "critic: component wide (5) of the checkpoint is left out",
+        "state_estimator: component b (1) is new, it starts without effect",
+        "state_estimator: estimate of c (3) is new, it starts anew",
+        "state_estimator: estimate of wide (5) of the checkpoint is left out",
+    ]
+
+
+def test_an_estimator_of_other_components():
+    source = make("a", "a b c", estimator=EstimatorStage(("a",), ("b",), (4,)))
+    target = make("a", "a b c", estimator=EstimatorStage(("a",), ("c",), (4,), nonlinearity="ELU"))
+    _, fresh, new, lines = transfer(source, target)
+    assert lines == [
+        "state_estimator/layer_1: predicts b (1) in the checkpoint, c (3) now; starts anew",
+        "estimator: nonlinearity: ReLU in the checkpoint, ELU now",
+    ]
+    name = "state_estimator"
+    jax.tree.map(np.testing.assert_array_equal, new["params"][name]["layer_1"], fresh[name]["layer_1"])
+    lines = transfer(make("a", "a b"), make("a", "a b", adaptor=EstimatorStage(("a",), ("b",), (4,))))[3]
+    assert lines == ["state_adaptor: new, starts anew"]
+
+
+def test_standard_deviation_is_converted():
+    linear, logarithm = make("a", "a", log_std=False), make("a", "a")
+    old, fresh = weights(linear, 1), weights(logarithm, 2)
+    old["params"]["std"] = np.array([1.0, 0.25], np.float32)
+    new, lines = by_component(linear, old, logarithm, fresh)
+    np.testing.assert_allclose(new["params"]["log_std"], [0.0, -1.3862944], rtol=1e-6)  # log(1/4) = -2 log 2
+    assert lines == []
+    assert "std" not in new["params"]
+    old["params"]["std"] = np.array([1.0, -0.25], np.float32)
+    new, lines = by_component(linear, old, logarithm, fresh)
+    np.testing.assert_array_equal(new["params"]["log_std"], fresh["params"]["log_std"])
+    assert lines == ["std: [1.0, -0.25] in the checkpoint has no logarithm", "log_std: new, starts anew"]
+    fresh["params"]["log_std"] = np.array([0.0, np.log(2.0)], np.float32)
+    new, lines = by_component(logarithm, fresh, linear, old)
+    np.testing.assert_allclose(new["params"]["std"], [1.0, 2.0], rtol=1e-6)
+    assert lines == []
+
+
+def running(mean: float, *shape: int) -> RunningStats:
+    return RunningStats(np.full(shape, mean), np.full(shape, mean + 0.5), np.float32(mean))
+
+
+def test_statistics_go_by_component():
+    source = {
+        "actor": {"a": running(1, 2), "b": running(2, 1), "c": running(3, 3)},
+        "critic": {"a": running(4, 2), "image": running(5, 2, 2), "c": running(9, 5)},
+        "reward": running(6),
+    }
+    fresh = running(0, 2), running(0, 4), running(0, 5), running(0, 7)
+    target = {
+        "critic": {"wide": fresh[2], "b": running(0, 1), "a": fresh[0], "c": running(0, 3)},
+        "actor": {"image": fresh[1], "a": fresh[0], "c": running(0, 5)},
+    }
+    # critic: b and c of 3 entries from the actor; the actor's image has another shape
+    assert stats_by_component(source, target) == {
+        "critic": {"wide": fresh[2], "b": source["actor"]["b"], "a": source["critic"]["a"], "c": source["actor"]["c"]},
+        "actor": {"image": fresh[1], "a": source["actor"]["a"], "c": source["critic"]["c"]},
+    }
+    assert stats_by_component(source, {"reward": running(0)}) == {"reward": source["reward"]}
+    assert stats_by_component({}, {"reward": fresh[0], "actor": {"a": fresh[3]}}) == {
+        "reward": fresh[0],
+        "actor": {"a": fresh[3]},
+    }
+
+
+ONE = make_mesh(jax.devices()[:1])
+
+
+def runner(groups: dict, log_dir=None, mu_activation=None, **algorithm) -> OnPolicyRunner:
+    config = {
+        "env": {"name": "probe:two_groups", "num_envs": 4, "groups": groups},
+        "policy": {"actor_hidden_dims": [4], "critic_hidden_dims": [4], "mu_activation": mu_activation},
+        "algorithm": {"empirical_normalization": True, "normalize_rewards": True} | algorithm,
+        "runner": {"num_steps_per_env": 2, "logger": "none", "time_split": False},
+    }
+    return OnPolicyRunner(None, config, log_dir, ONE)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run whose actor sees the state alone, as if trained: its weights and statistics are not those of a start."""
+    made = runner({"actor": ["state"], "critic": ["state", "hidden"]}, tmp_path_factory.mktemp("run"))
+    stats = {
+        "actor": {"state": running(0.25, 1)},
+        "critic": {"state": running(0.5, 1), "hidden": running(0.75, 1)},
+        "reward": running(2.0),
+    }
+    made.train_state = make_state(made.algorithm).replace(stats=jax.tree.map(jnp.asarray, stats))
+    made.rollout_state = jnp.zeros(2)  # saved, not read
+    made.save("last")
+    made.checkpointer.wait()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def started():
+    """The new run's runner, its actor sees more and its critic in another order."""
+    made = runner({"actor": ["hidden", "state"], "critic": ["hidden", "state"]})
+    made.train_state, made.rollout_state = made.fresh_states(False)
+    yield made
+    made.close()
+
+
+def test_a_run_starts_from_another(trained, started):
+    fresh = started.train_state
+    state, lines = load_policy(trained.log_dir, started.algorithm, fresh)
+    assert lines == ["actor: component hidden (1) is new, it starts without effect"]
+    saved = trained.train_state
+    assert state.stats["reward"].count == 2.0
+    for group, name, origin in (
+        ("actor", "state", "actor"),
+        ("actor", "hidden", "critic"),
+        ("critic", "hidden", "critic"),
+    ):
+        jax.tree.map(np.testing.assert_array_equal, state.stats[group][name], saved.stats[origin][name])
+    obs = {"state": normal(1, 0, (3, 1)), "hidden": normal(1, 1, (3, 1))}
+    expected = trained.get_inference_policy()(obs)
+    started.train_state = state
+    policy = started.get_inference_policy()
+    close(policy(obs), expected)
+    np.testing.assert_array_equal(policy(obs | {"hidden": 5.0 + obs["hidden"]}), policy(obs))
+    packed = [made.algorithm.pack(made.train_state.stats, obs) for made in (trained, started)]
+    values = [
+        made.algorithm.value(made.train_state.params, groups, {}, jnp.zeros(3, bool))[0]
+        for made, groups in zip((trained, started), packed, strict=True)
+    ]
+    close(values[1], values[0])
+    assert np.abs(expected).max() > 1e-3
+    assert state.opt_state is fresh.opt_state
+    kernel = np.array(state.params["policy"]["params"]["actor"]["layer_0"]["kernel"])
+    started.learn(1)
+    trained_on = started.train_state.params["policy"]["params"]["actor"]["layer_0"]["kernel"]
+    assert not kernel[0].any()
+    assert np.asarray(trained_on)[0].any()  # rows of zeros learn
+
+
+def test_other_scaling_is_told(trained):
+    groups = {"actor": ["state"], "critic": ["state", "hidden"]}
+    made = runner(groups, mu_activation="tanh", empirical_normalization=False, normalization_eps=0.5)
+    state = jax.eval_shape(made.algorithm.init, jax.random.key(0))
+    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
+    state, lines = load_policy(trained.log_dir, made.algorithm, state)
+    made.close()
+    assert lines == [
+        "mu_activation: None in the checkpoint, tanh now",
+        "empirical_normalization: True in the checkpoint, False now",
+        "normalization_eps: 0.01 in the checkpoint, 0.5 now",
+    ]
+    assert state.stats.keys() == {"reward"}
+    jax.tree.map(np.testing.assert_array_equal, state.params, trained.train_state.params)
+
+
+def grow(variables: dict, stats: dict, meta: dict):
+    """A manipulator as a user writes it: the actor's new first row is 7, its statistics are the critic's."""
+    assert meta["layout"]["groups"]["actor"] == {"state": [1]}
+    layer = variables["params"]["actor"]["layer_0"]
+    layer["kernel"] = np.concatenate([np.full((1, 4), 7.0), layer["kernel"]])
+    variables["params"]["log_std"] += 1.0
+    stats["actor"]["hidden"] = stats["critic"]["hidden"]
+    return variables, stats
+
+
+def damage(variables: dict, stats: dict, meta: dict):
+    """Forgets the new row, and adds what no policy has."""
+    variables["params"]["extra"] = np.zeros(2)
+    return variables, stats
+
+
+@pytest.mark.parametrize("manipulator", [grow, "test_transfer:grow"])
+def test_own_manipulator(trained, started, manipulator):
+    state, lines = load_policy(trained.log_dir, started.algorithm, started.train_state, manipulator=manipulator)
+    assert lines == []
+    before, now = (made.params["policy"]["params"] for made in (trained.train_state, state))
+    kernel = before["actor"]["layer_0"]["kernel"]
+    np.testing.assert_array_equal(now["actor"]["layer_0"]["kernel"], np.concatenate([np.full((1, 4), 7.0), kernel]))
+    np.testing.assert_array_equal(now["log_std"], np.asarray(before["log_std"]) + 1.0)
+    assert now["actor"]["layer_0"]["kernel"].dtype == jnp.float32
+    jax.tree.map(np.testing.assert_array_equal, now["critic"], before["critic"])
+    jax.tree.map(
+        np.testing.assert_array_equal, state.stats["actor"]["hidden"], trained.train_state.stats["critic"]["hidden"]
+    )
+
+
+def test_what_a_manipulator_returns_must_fit(trained, started):
+    arguments = trained.log_dir, started.algorithm, started.train_state
+    with pytest.raises(CheckpointError) as error:
+        load_policy(*arguments, manipulator=damage)
+    assert str(error.value) == (
+        "what damage returns does not fit: "
+        "policy/params/actor/layer_0/kernel: (1, 4) from the function, (2, 4) wanted; "
+        "stats/actor/hidden/mean: nothing from the function, (1,) wanted; "
+        "stats/actor/hidden/var: nothing from the function, (1,) wanted; "
+        "stats/actor/hidden/count: nothing from the function, () wanted; "
+        "policy/params/extra: (2,) from the function, nothing wanted"
+    )
+    with pytest.raises(CheckpointError, match=r"<lambda> must return \(variables, stats\), not dict"):
+        load_policy(*arguments, manipulator=lambda variables, stats, meta: variables)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nowhere:grow", "'nowhere:grow' cannot be imported: No module named 'nowhere'"),
+        ("test_transfer:shrink", "'test_transfer:shrink' cannot be imported: .* no attribute 'shrink'"),
+        ("by_name", "'by_name' cannot be imported: No module named 'by_name'"),
+        ("test_transfer:ENVS", "'test_transfer:ENVS' is not a function"),
+    ],
+)
+def test_no_such_manipulator(trained, started, path, message):
+    with pytest.raises(ConfigError, match=rf"^runner\.ckpt_manipulator: {message}"):
+        load_policy(trained.log_dir, started.algorithm, started.train_state, manipulator=path)
+
+
+def test_nothing_to_read(trained, started, tmp_path):
+    arguments = started.algorithm, started.train_state
+    with pytest.raises(CheckpointError, match=r"absent: no last checkpoint to load$"):
+        load_policy(tmp_path / "absent", *arguments)
+    with pytest.raises(CheckpointError, match=r"no best checkpoint to load$"):
+        load_policy(trained.log_dir, *arguments, kind="best")
+    with pytest.raises(CheckpointError, match="unknown kind of checkpoint 'newest'"):
+        load_policy(trained.log_dir, *arguments, kind="newest")
+    copy = tmp_path / "copy"
+    shutil.copytree(trained.log_dir, copy)
+    part = copy / "checkpoints" / "last" / "0" / "train"
+    for file in [path for path in part.rglob("*") if path.is_file() and path.name != "manifest.ocdbt"]:
+        file.write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(CheckpointError, match="no readable checkpoint"):
+        load_policy(copy, *arguments)
+
+
+def test_a_config_of_another_version(started, tmp_path):
+    saver = Checkpointer(tmp_path)
+    layout = {"groups": {"actor": {"state": [1]}, "critic": {"state": [1]}}, "action_size": 1}
+    config = {"env": {"name": "probe:two_groups"}, "algorithm": {"gama": 0.9}}
+    saver.save("best", 3, {"train": {"params": jnp.zeros(2)}}, {"config": config, "layout": layout})
+    saver.close()
+    with pytest.raises(CheckpointError, match=r"its config is none of this version: algorithm\.gama: unknown key"):
+        load_policy(tmp_path, started.algorithm, started.train_state, kind="best")
