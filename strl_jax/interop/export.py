@@ -1,0 +1,208 @@
+"""``python -m strl_jax.interop.export RUN_DIR --onnx FILE --stablehlo FILE``: the trained policy for a robot."""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from strl_jax import registry
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.config import Config, ConfigError
+from strl_jax.interop import deploy, stablehlo
+from strl_jax.interop.deploy import Deployable, DeployError
+from strl_jax.runners import checkpoint, launch, run_dir
+from strl_jax.runners.checkpoint import CheckpointError
+
+KINDS = ("last", "best", "numbered")
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file to write.
+
+    Attributes:
+        path: where.
+        content: what.
+        load: gives the policy in a file back; None: there is none in it.
+    """
+
+    path: Path
+    content: bytes
+    load: Callable[[Path], deploy.Step] | None = None
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Command line."""
+    parser = launch.Parser(prog="python -m strl_jax.interop.export", description="Export the policy of a run.")
+    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
+    parser.add_argument("--onnx", type=Path, metavar="FILE", help="write an ONNX model")
+    parser.add_argument("--stablehlo", type=Path, metavar="FILE", help="write StableHLO, described by FILE.json")
+    parser.add_argument("--kind", choices=KINDS, default="last", help="the newest of these checkpoints; default: last")
+    arguments = parser.parse(argv)
+    if arguments.onnx is None and arguments.stablehlo is None:
+        parser.error("--onnx FILE or --stablehlo FILE is needed, or both")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns the exit code: 0, or 2 for bad input and a policy that cannot be exported."""
+    arguments = parse(argv)
+    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+    try:
+        _check(arguments)
+        launch.use_compilation_cache()
+        deployable, layout = read(arguments.run_dir, arguments.kind)
+        outputs = make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo)
+        for path, difference in write(deployable, outputs).items():
+            print(f"{path}: largest difference from the policy {difference:.2g}")
+    except (ConfigError, CheckpointError, DeployError) as error:
+        launch.tell("error", error)
+        return 2
+    return 0
+
+
+def read(path: Path, kind: str) -> tuple[Deployable, dict]:
+    """The policy in a run folder.
+
+    Args:
+        kind: ``last``, ``best`` or ``numbered``: the newest of these checkpoints.
+
+    Returns:
+        The policy, and its description for users of the exported file, JSON-able.
+
+    Raises:
+        ConfigError: no run there, or its environment cannot be built here.
+        CheckpointError: no such checkpoint, a damaged one, or one of other observations.
+        DeployError: the policy cannot be exported.
+    """
+    try:
+        config, _ = run_dir.read_config(path)
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("--resume: ")) from None
+    env = registry.make_env(config.env)
+    algorithm = registry.make_algorithm(config, env)
+    source = checkpoint.Checkpointer(path)
+    number = source.latest(kind)
+    if number is None:
+        raise CheckpointError(f"{source.run_dir}: no {kind} checkpoint to load")
+    train, meta = _restore(source, kind, number, algorithm)
+    deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
+    return deployable, describe(deployable, config, env.dt) | {
+        "iteration": number,
+        "checkpoint": kind,
+        "trained_with": meta["versions"],
+    }
+
+
+def describe(deployable: Deployable, config: Config, dt: float) -> dict:
+    """Names, and shapes without the batch, in the order of inputs and outputs; ``dt`` is one step in seconds."""
+    return {
+        "observations": [{"name": name, "shape": list(shape)} for name, shape in deployable.observations.items()],
+        "unread": list(deployable.unread),
+        "carry": [{"name": name, "shape": list(shape)} for name, shape in deployable.carry.items()],
+        "outputs": list(deployable.outputs),
+        "action_size": deployable.algorithm.policy.action_size,
+        "dt": float(dt),
+        "env": config.env.name,
+        "policy": config.runner.policy_class_name,
+        "exported_with": checkpoint.versions(),
+    }
+
+
+def make_outputs(
+    deployable: Deployable, layout: dict, onnx: Path | None = None, stablehlo_path: Path | None = None
+) -> list[Output]:
+    """The files to write, for each path that is not None.
+
+    Raises:
+        DeployError: a package is missing, or a policy has no such form.
+    """
+    outputs = []
+    if onnx is not None:
+        model = _package("strl_jax.interop.onnx_model", "--onnx")
+        outputs.append(Output(onnx, model.dump(deployable, layout), model.load))
+    if stablehlo_path is not None:
+        about = stablehlo_path.with_name(f"{stablehlo_path.name}.json")
+        outputs.append(Output(about, json.dumps(layout, indent=1).encode()))
+        outputs.append(Output(stablehlo_path, stablehlo.dump(deployable), stablehlo.load))
+    return outputs
+
+
+def write(deployable: Deployable, outputs: Sequence[Output]) -> dict[Path, float]:
+    """Writes all files or none; each policy is loaded back and compared first.
+
+    Returns:
+        Path -> ``deploy.largest_difference``, for those with a policy.
+
+    Raises:
+        DeployError: a file cannot be written, or its policy differs.
+    """
+    differences = {}
+    with ExitStack() as stack:
+        for output in outputs:
+            temporary = _temporary(output.path)
+            stack.callback(_remove, temporary)
+            try:
+                temporary.write_bytes(output.content)
+            except OSError as error:
+                raise DeployError(f"{output.path}: cannot be written: {error.strerror}") from None
+            if output.load is not None:
+                differences[output.path] = deploy.check(deployable, output.load(temporary), str(output.path))
+        for output in outputs:
+            try:
+                os.replace(_temporary(output.path), output.path)
+            except OSError as error:
+                raise DeployError(f"{output.path}: cannot be written: {error.strerror}") from None
+    return differences
+
+
+def _restore(source: checkpoint.Checkpointer, kind: str, number: int, algorithm: Algorithm) -> tuple[dict, dict]:
+    """Parameters and statistics of a checkpoint, and its meta."""
+    meta = source.read_meta(kind, number)
+    checkpoint.check_layout(meta["layout"], checkpoint.layout(algorithm))
+    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+    target = {"train": {"params": shapes.params, "stats": shapes.stats}}
+    return source.restore(kind, number, target, subset=True)["train"], meta
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Whether all that the outputs need is there, before anything slow."""
+    paths = [path for path in (arguments.onnx, arguments.stablehlo) if path is not None]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise DeployError(f"--onnx and --stablehlo name the same file, {arguments.onnx}")
+    for path in paths:
+        if path.is_dir() or not path.parent.is_dir():
+            what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise DeployError(f"{path}: cannot be written: {what}")
+    if arguments.onnx is not None:
+        _package("strl_jax.interop.onnx_model", "--onnx")
+    if arguments.stablehlo is not None:
+        _package("flatbuffers", "--stablehlo")  # jax.export writes with it, and does not bring it
+
+
+def _package(name: str, option: str):
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise DeployError(f"{option} needs the package {error.name}: pip install strl_jax[onnx]") from None
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

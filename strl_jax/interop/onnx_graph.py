@@ -1,0 +1,95 @@
+"""From a jaxpr to ONNX nodes: constants are computed here, every other equation becomes nodes."""
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from onnx import helper, numpy_helper
+
+from strl_jax.interop.deploy import DeployError
+from strl_jax.interop.onnx_primitives import BROADCASTING, PRIMITIVES
+
+CALLS = ("custom_jvp_call", "custom_vjp_call")
+
+Value = str | np.ndarray  # a name in the graph, or a constant
+
+
+class Graph:
+    """ONNX nodes and constants in the order of their use."""
+
+    def __init__(self):
+        self.nodes, self.initializers = [], []
+
+    def add(self, op: str, *inputs: Value, outputs: int = 1, **attributes) -> list[str]:
+        """A node. Returns the names of its outputs."""
+        names = [self._name(value) for value in inputs]
+        results = [f"value_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, names, results, **attributes))
+        return results
+
+    def name_outputs(self, values: list[Value], names: list[str]) -> None:
+        """Gives the values the names of the model's outputs."""
+        for value, name in zip(values, names, strict=True):
+            self.nodes.append(helper.make_node("Identity", [self._name(value)], [name]))
+
+    def _name(self, value: Value) -> str:
+        if isinstance(value, str):
+            return value
+        name = f"constant_{len(self.initializers)}"
+        self.initializers.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+
+def convert(graph: Graph, closed: ClosedJaxpr, inputs: list[Value]) -> list[Value]:
+    """Adds the equations of a jaxpr to the graph.
+
+    Args:
+        closed: its shapes may have a symbolic batch.
+        inputs: values of its arguments.
+
+    Returns:
+        Values of its results.
+
+    Raises:
+        DeployError: an equation has no form in ONNX.
+    """
+    jaxpr = closed.jaxpr
+    known = dict(zip(jaxpr.constvars, map(np.asarray, closed.consts), strict=True))
+    known |= dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom) -> Value:
+        return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else known[atom]
+
+    for equation in _needed(jaxpr):
+        results = _convert(graph, equation, [read(atom) for atom in equation.invars])
+        known |= dict(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _convert(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Value]:
+    name = equation.primitive.name
+    if name in CALLS:
+        return convert(graph, equation.params["call_jaxpr"], values)
+    shapes = [atom.aval.shape for atom in equation.invars]
+    constants = [isinstance(value, np.ndarray) for value in values]
+    whole = all(value.shape == shape for value, shape, is_one in zip(values, shapes, constants, strict=True) if is_one)
+    if all(constants) and whole and all(_is_static(variable.aval.shape) for variable in equation.outvars):
+        found = equation.primitive.bind(*values, **equation.params)
+        return [np.asarray(x) for x in (found if equation.primitive.multiple_results else [found])]
+    # A constant that fills a symbolic shape stays narrow, which only broadcasting operators take.
+    if name not in PRIMITIVES or not (whole or name in BROADCASTING):
+        raise DeployError(f"the policy's operation {name} on shapes {shapes} has no form in ONNX here")
+    return PRIMITIVES[name](graph, equation, *values)
+
+
+def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
+    """The equations that the results depend on."""
+    needed = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
+    kept = []
+    for equation in reversed(jaxpr.eqns):
+        if needed.intersection(equation.outvars):
+            kept.append(equation)
+            needed.update(atom for atom in equation.invars if not isinstance(atom, Literal))
+    return kept[::-1]
+
+
+def _is_static(shape: tuple) -> bool:
+    return all(isinstance(size, int) for size in shape)

@@ -1,0 +1,81 @@
+"""A deployable policy as an ONNX model, for onnxruntime and what else reads it.
+
+    session = onnxruntime.InferenceSession("policy.onnx")
+    about = json.loads(session.get_modelmeta().custom_metadata_map["strl_jax"])
+    action, hidden = session.run(["action", "next.carry.actor.hidden"], {"joints": ..., "carry.actor.hidden": ...})
+
+Names are those of ``deploy.Deployable``. ONNX gives every name once, so an output that
+has the name of an input gets ``next.`` before it: the memories.
+"""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+from strl_jax.interop.deploy import Deployable, Named, Step
+from strl_jax.interop.onnx_graph import Graph, convert
+
+OPSET = 17
+IR_VERSION = 8  # the format of the time of this opset, which older runtimes read
+KEY = "strl_jax"
+
+
+def output_names(deployable: Deployable) -> dict[str, str]:
+    """Name of each output in the model, by its name in ``Deployable``."""
+    return {name: f"next.{name}" if name in deployable.inputs else name for name in deployable.outputs}
+
+
+def dump(deployable: Deployable, layout: dict) -> bytes:
+    """The policy as the content of a file.
+
+    Args:
+        layout: JSON-able description, kept as the model's metadata ``strl_jax``, with the names of
+            its ``outputs``.
+
+    Raises:
+        DeployError: an operation of the policy has no form in ONNX.
+    """
+    (batch,) = jax.export.symbolic_shape("batch")
+    shapes = {name: jax.ShapeDtypeStruct((batch, *shape), jnp.float32) for name, shape in deployable.inputs.items()}
+    names = list(shapes)
+
+    def positional(*values):
+        outputs = deployable(dict(zip(names, values, strict=True)))
+        return [outputs[name] for name in deployable.outputs]
+
+    with jax.disable_jit():  # the loop over the one step is unrolled, calls are inlined
+        jaxpr = jax.make_jaxpr(positional)(*shapes.values())
+    graph = Graph()
+    results = convert(graph, jaxpr, names)
+    renamed = output_names(deployable)
+    graph.name_outputs(results, list(renamed.values()))
+    inputs = [_info(name, shape) for name, shape in deployable.inputs.items()]
+    outputs = [_info(renamed[name], shape) for name, shape in deployable.outputs.items()]
+    body = helper.make_graph(graph.nodes, "policy", inputs, outputs, graph.initializers)
+    opset = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(body, opset_imports=opset, ir_version=IR_VERSION, producer_name="strl_jax")
+    helper.set_model_props(model, {KEY: json.dumps(layout | {"outputs": list(renamed.values())})})
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
+def load(path: Path) -> Step:
+    """The policy in a file, run by onnxruntime, as a function like ``Deployable``."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    inputs = {value.name for value in session.get_inputs()}
+    own = [name.removeprefix("next.") if name.removeprefix("next.") in inputs else name for name in names]
+
+    def step(values: Named) -> Named:
+        return dict(zip(own, session.run(names, values), strict=True))
+
+    return step
+
+
+def _info(name: str, shape: tuple[int, ...]):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])

@@ -1,0 +1,37 @@
+"""A deployable policy as serialised StableHLO, for any program that has JAX.
+
+    exported = jax.export.deserialize(bytearray(Path("policy.bin").read_bytes()))
+    out = exported.call({"joints": ..., "carry.actor.hidden": ...})   # action, carry.actor.hidden
+
+Inputs and outputs are those of ``deploy.Deployable``, dicts of float32 arrays with any
+batch size; ``policy.bin.json`` describes them. It runs on CPU, CUDA, ROCm and TPU, and
+JAX promises to read it for six months of releases.
+"""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from strl_jax.interop.deploy import Deployable, Named, Step
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def dump(deployable: Deployable) -> bytes:
+    """The policy as the content of a file."""
+    (batch,) = jax.export.symbolic_shape("batch")
+    shapes = {name: jax.ShapeDtypeStruct((batch, *shape), jnp.float32) for name, shape in deployable.inputs.items()}
+    return bytes(jax.export.export(jax.jit(deployable), platforms=PLATFORMS)(shapes).serialize())
+
+
+def load(path: Path) -> Step:
+    """The policy in a file, as a function like ``Deployable``."""
+    exported = jax.export.deserialize(bytearray(path.read_bytes()))
+    call = jax.jit(exported.call)
+
+    def step(values: Named) -> Named:
+        return {name: np.asarray(x) for name, x in call(values).items()}
+
+    return step

@@ -1,0 +1,308 @@
+"""Exported policies act like the policy in this process, and the command writes whole files or none."""
+
+import json
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pytest
+from commands import cached_in, settings
+from tiny import make_state, normal
+
+from strl_jax.algorithms import ppo
+from strl_jax.config import from_dict
+from strl_jax.interop import deploy, export, onnx_model, stablehlo
+from strl_jax.interop.deploy import Deployable, DeployError
+from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
+from strl_jax.modules.policy import Policy
+from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
+from strl_jax.observations import Segments
+from strl_jax.runners import run_dir
+from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.sharding import make_mesh
+from strl_jax.types import RunningStats
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache_of_its_own(tmp_path_factory):
+    """The command would turn on the user's cache for all later tests; and nothing here is compiled twice."""
+    with cached_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+# "action" is an input too, as the last action; the order is not that of the alphabet.
+ACTOR = Segments(("velocity", "action", "height", "image"), ((2,), (3,), (), (1, 6, 5)))
+CRITIC = Segments(("velocity", "load"), ((2,), (4,)))
+ACTIONS = 3
+ESTIMATOR = EstimatorStage(("action", "image"), ("velocity",), (4,), replace_prob=0.5)
+ADAPTOR = EstimatorStage(("velocity",), ("load",), (4,))
+
+
+def image(**options) -> EncoderStage:
+    settings = {"channels": (4, 2), "kernel_sizes": ((3, 2), 2), "strides": ((2, 1), 1), "paddings": ((1, 0), 1)}
+    return EncoderStage("image", (5,), 4, **{**settings, **options})
+
+
+POLICIES = {
+    "mlp": {},
+    "mean activation": {"mu_activation": "tanh"},
+    "lstm": {"memory": MemoryStage("lstm", 5, 2)},
+    "gru": {"memory": MemoryStage("gru", 5, 1)},
+    "strides": {"encoders": (image(),), "deterministic": True},
+    "max-pool": {"encoders": (image(use_maxpool=True, normlayer="BatchNorm2d", linear=True),)},
+    "instance norm": {"encoders": (image(normlayer="InstanceNorm2d", nonlinearity="ELU"),)},
+    "encoder, estimator, adaptor": {
+        "encoders": (EncoderStage("action", (4,), 2), image(channels=())),
+        "estimator": ESTIMATOR,
+        "adaptor": ADAPTOR,
+    },
+    "estimator with memory": {
+        "estimator": ESTIMATOR,
+        "adaptor": ADAPTOR,
+        "memory": MemoryStage("gru", 5, 2),
+        "encoders": (image(use_maxpool=True),),
+    },
+    "estimator on the actor's memory": {
+        "estimator": EstimatorStage((), ("load",), (4,), on_actor_memory=True),
+        "memory": MemoryStage("lstm", 5, 1),
+    },
+}
+
+
+def make_deployable(**options) -> Deployable:
+    """A policy with weights from numpy, and statistics far from 0 and 1."""
+    policy = Policy(ACTIONS, (6, 5), (4,), actor_obs=ACTOR, critic_obs=CRITIC, **options)
+    algorithm = ppo.make(ppo.PPOConfig(empirical_normalization=True), policy, ACTOR, CRITIC)
+    groups = {name: jnp.zeros((1, segments.size)) for name, segments in algorithm.groups.items()}
+    carry = policy.initial_carry(1)
+    shapes = jax.eval_shape(policy.init, jax.random.key(0), groups, carry, jnp.zeros(1, bool))
+    leaves, tree = jax.tree.flatten(shapes)
+    weights = [0.7 * normal(1, i, leaf.shape) for i, leaf in enumerate(leaves)]
+    variables = jax.tree_util.tree_map_with_path(
+        lambda path, x: jnp.abs(x) + 0.5 if path[-1].key == "running_var" else x, jax.tree.unflatten(tree, weights)
+    )
+    stats = {
+        name: RunningStats(3 * normal(2, i, shape), 0.1 + jnp.square(normal(3, i, shape)), jnp.float32(9))
+        for i, (name, shape) in enumerate(zip(ACTOR.names, ACTOR.shapes, strict=True))
+    }
+    return Deployable(algorithm, variables, {"actor": stats})
+
+
+def exported(deployable: Deployable, folder: Path) -> dict[str, deploy.Step]:
+    """The policy in both forms, through files."""
+    (folder / "policy.onnx").write_bytes(onnx_model.dump(deployable, {}))
+    (folder / "policy.bin").write_bytes(stablehlo.dump(deployable))
+    return {"onnx": onnx_model.load(folder / "policy.onnx"), "stablehlo": stablehlo.load(folder / "policy.bin")}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_exported_policy_acts_like_the_policy(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(deploy, "BATCHES", (3,))
+    deployable = make_deployable(**POLICIES[name])
+    for form, step in exported(deployable, tmp_path).items():
+        assert 0 <= deploy.largest_difference(deployable, step) <= 1e-5, form
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS | TORCH_ACTIVATIONS))
+def test_activation_in_onnx(activation, tmp_path, monkeypatch):
+    monkeypatch.setattr(deploy, "BATCHES", (8,))
+    deployable = make_deployable(activation=activation)
+    (tmp_path / "policy.onnx").write_bytes(onnx_model.dump(deployable, {}))
+    assert 0 <= deploy.largest_difference(deployable, onnx_model.load(tmp_path / "policy.onnx")) <= 1e-5
+
+
+def test_deployed_function_is_the_policy():
+    """Normalised by hand, with the critic's memory and resets as in training."""
+    deployable = make_deployable(memory=MemoryStage("gru", 5, 2))
+    algorithm, policy = deployable.algorithm, deployable.algorithm.policy
+    obs = {name: 2 * normal(5, i, (4, *shape)) for i, (name, shape) in enumerate(deployable.observations.items())}
+    hidden = normal(6, 0, (4, 2, 5))
+    stats, eps = deployable.stats["actor"], algorithm.config.normalization_eps
+    parts = [
+        np.reshape((obs[name] - stats[name].mean) / (np.sqrt(stats[name].var) + eps), (4, -1)) for name in ACTOR.names
+    ]
+    carry = {"actor": {"hidden": hidden}, "critic": {"hidden": normal(6, 1, (4, 2, 5))}}
+    groups = {"actor": jnp.concatenate(parts, axis=-1)}
+    act = jax.jit(partial(policy.apply, method="act"))
+    mean, _, end = act(deployable.variables, groups, carry, jnp.zeros(4, bool))
+    found = jax.jit(deployable)(obs | {"carry.actor.hidden": hidden})
+    assert list(found) == ["action", "carry.actor.hidden"]
+    np.testing.assert_allclose(found["action"], mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found["carry.actor.hidden"], end["actor"]["hidden"], rtol=1e-5, atol=1e-5)
+
+
+def test_names_shapes_and_what_is_not_read():
+    deployable = make_deployable(**POLICIES["estimator with memory"])
+    # The adaptor replaces nothing, so its memory does not reach the action; velocity is estimated from the rest.
+    assert deployable.carry == {"carry.actor.hidden": (2, 5), "carry.estimator.hidden": (2, 5)}
+    assert list(deployable.inputs) == ["velocity", "action", "height", "image", *deployable.carry]
+    assert deployable.outputs == {"action": (3,)} | deployable.carry
+    assert deployable.unread == ("velocity",)
+    assert make_deployable().unread == ()
+    step = jax.jit(deployable)
+    inputs = {name: normal(7, i, (2, *shape)) for i, (name, shape) in enumerate(deployable.inputs.items())}
+    np.testing.assert_array_equal(step(inputs)["action"], step(inputs | {"velocity": jnp.ones((2, 2))})["action"])
+
+
+def test_onnx_model_describes_itself(tmp_path):
+    (tmp_path / "policy.onnx").write_bytes(onnx_model.dump(make_deployable(**POLICIES["lstm"]), {"dt": 0.02}))
+    session = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"))
+    shapes = {value.name: value.shape for value in [*session.get_inputs(), *session.get_outputs()]}
+    assert shapes == {
+        "velocity": ["batch", 2],
+        "action": ["batch", 3],
+        "height": ["batch"],
+        "image": ["batch", 1, 6, 5],
+        "carry.actor.cell": ["batch", 2, 5],
+        "carry.actor.hidden": ["batch", 2, 5],
+        "next.action": ["batch", 3],
+        "next.carry.actor.cell": ["batch", 2, 5],
+        "next.carry.actor.hidden": ["batch", 2, 5],
+    }
+    about = json.loads(session.get_modelmeta().custom_metadata_map["strl_jax"])
+    outputs = ["next.action", "next.carry.actor.cell", "next.carry.actor.hidden"]
+    assert about == {"dt": 0.02, "outputs": outputs}
+
+
+def test_another_policy_is_told_apart():
+    deployable = make_deployable()
+    step = jax.jit(deployable)
+    values = {name: np.zeros((2, *shape), np.float32) for name, shape in deployable.inputs.items()}
+    assert step(values)["action"].shape == (2, 3)
+    assert deploy.check(deployable, step, "policy.onnx") == 0.0
+    with pytest.raises(DeployError, match=r"^policy\.onnx: differs from the policy by 0.*, more than 1e-05"):
+        deploy.check(deployable, lambda values: {"action": step(values)["action"] * 1.001}, "policy.onnx")
+    with pytest.raises(DeployError, match="differs from the policy by nan"):
+        deploy.check(deployable, lambda values: {"action": step(values)["action"] * np.nan}, "policy.onnx")
+
+
+def test_operation_without_a_form_is_refused(monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "elu", jnp.sin)
+    with pytest.raises(DeployError, match=r"the policy's operation sin on shapes .* has no form in ONNX"):
+        onnx_model.dump(make_deployable(), {})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder of a recurrent policy with a ``last`` and a ``best`` checkpoint of other weights."""
+    path = tmp_path_factory.mktemp("run")
+    data = settings(path)
+    data["policy"] |= {"rnn_type": "gru", "rnn_hidden_size": 4}
+    data["runner"] |= {"policy_class_name": "ActorCriticRecurrent"}
+    config, _ = from_dict(data)
+    run_dir.write_config(path, config)
+    runner = OnPolicyRunner(None, config, path, make_mesh(jax.devices()[:1]))
+    runner.rollout_state = {"steps": jnp.int32(5)}
+    for kind, seed in {"last": 0, "best": 1}.items():
+        runner.train_state = make_state(runner.algorithm, seed)
+        runner.progress.iteration = 10 + seed
+        runner.save(kind)
+    runner.close()
+    return path
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("last", 0), ("best", 1)])
+def test_command(kind, seed, run, tmp_path, capsys):
+    onnx, binary = tmp_path / "policy.onnx", tmp_path / "policy.bin"
+    arguments = [str(run), "--onnx", str(onnx), "--stablehlo", str(binary)]
+    assert export.main([*arguments, *(["--kind", kind] if kind != "last" else [])]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.sub(r"\S+$", "", line) for line in lines] == [
+        f"{path}: largest difference from the policy " for path in (onnx, binary)
+    ]
+    assert all(0 <= float(line.split()[-1]) <= 1e-5 for line in lines)
+    assert {path.name for path in tmp_path.iterdir()} == {"policy.onnx", "policy.bin", "policy.bin.json"}
+
+    about = json.loads((tmp_path / "policy.bin.json").read_text())
+    assert about["observations"] == [{"name": "position", "shape": [1]}, {"name": "goal", "shape": [1, 2]}]
+    assert about["carry"] == [{"name": "carry.actor.hidden", "shape": [1, 4]}]
+    assert about["outputs"] == ["action", "carry.actor.hidden"]
+    names = ("action_size", "dt", "env", "policy", "iteration", "checkpoint", "unread")
+    assert [about[n] for n in names] == [1, 0.5, "commands:Walk", "ActorCriticRecurrent", 10 + seed, kind, []]
+    assert about["exported_with"]["jax"] == about["trained_with"]["jax"] == jax.__version__
+    session = onnxruntime.InferenceSession(str(onnx))
+    same = json.loads(session.get_modelmeta().custom_metadata_map["strl_jax"])
+    assert same == about | {"outputs": ["action", "next.carry.actor.hidden"]}
+
+    deployable, _ = export.read(run, kind)
+    expected = make_state(deployable.algorithm, seed).params["policy"]
+    jax.tree.map(np.testing.assert_array_equal, deployable.variables, expected)
+    for step in (onnx_model.load(onnx), stablehlo.load(binary)):
+        assert deploy.check(deployable, step, "") <= 1e-5
+
+
+FAULTS = {
+    "no output": ([], r"--onnx FILE or --stablehlo FILE is needed, or both"),
+    "unknown kind": (["--onnx", "{out}/p", "--kind", "newest"], r"--kind: invalid choice: 'newest'"),
+    "no such checkpoint": (["--onnx", "{out}/p", "--kind", "numbered"], r"run\d*: no numbered checkpoint to load"),
+    "no folder": (["--onnx", "{out}/no/p"], r"/no/p: cannot be written: there is no folder .*/no"),
+    "a folder": (["--stablehlo", "{out}"], r"cannot be written: it is a folder"),
+    "one file twice": (["--onnx", "{out}/p", "--stablehlo", "{out}/p"], r"name the same file"),
+}
+
+
+@pytest.fixture
+def out(tmp_path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def fails(capsys, *arguments) -> str:
+    """Stderr of the command without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
+    try:
+        code = export.main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert (code, captured.out, len(lines)) == (2, "", 1), captured
+    assert lines[0].startswith("error: ")
+    return lines[0].removeprefix("error: ")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_one_line(fault, run, out, capsys):
+    arguments, expected = FAULTS[fault]
+    assert re.search(expected, fails(capsys, run, *(argument.format(out=out) for argument in arguments)))
+    assert list(out.iterdir()) == []
+
+
+def test_folder_that_is_no_run(out, capsys):
+    assert fails(capsys, out, "--onnx", out / "p") == f"{out} is no run folder: it has no config.yaml"
+
+
+def test_packages_that_are_missing(run, out, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "strl_jax.interop.onnx_model")
+    for option, package in {"--onnx": "onnxruntime", "--stablehlo": "flatbuffers"}.items():
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)  # what Python does for a package that cannot be imported
+            line = fails(capsys, run, option, out / "p")
+        assert line == f"{option} needs the package {package}: pip install strl_jax[onnx]"
+    assert list(out.iterdir()) == []
+
+
+def test_nothing_is_written_if_one_of_two_differs(run, out, capsys, monkeypatch):
+    monkeypatch.setattr(deploy, "STEPS", 1)
+    good = stablehlo.load
+
+    def load(path):
+        return lambda values: {name: x + 0.001 for name, x in good(path)(values).items()}
+
+    monkeypatch.setattr(stablehlo, "load", load)
+    (out / "p.onnx").write_text("as it was")
+    line = fails(capsys, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
+    assert re.search(r"p\.bin: differs from the policy by 0\.001, more than 1e-05; not written", line)
+    assert [path.name for path in out.iterdir()] == ["p.onnx"]
+    assert (out / "p.onnx").read_text() == "as it was"
+
+
+def test_disk_that_refuses(run, out, capsys):
+    (out / ".p.bin.json.new").mkdir()  # stands where the file is written first
+    line = fails(capsys, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
+    assert re.search(r"p\.bin\.json: cannot be written: Is a directory", line)
+    assert [path.name for path in out.iterdir()] == [".p.bin.json.new"]
