@@ -36,7 +36,14 @@ def _is_storable(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
+def _known_manipulator(name: str) -> str:
+    if name != "by_component" and not IMPORT_PATH.fullmatch(name):
+        raise ValueError("it must be by_component or an import path pkg.mod:function")
+    return name
+
+
 Logger = Annotated[str, AfterValidator(_known_logger)]
+Manipulator = Annotated[str, AfterValidator(_known_manipulator)]
 
 
 class GroupsConfig(Section):
@@ -88,6 +95,9 @@ class RunnerConfig(Section):
         eval_interval: iterations from one evaluation to the next; 0: none.
         num_eval_envs: environments of an evaluation.
         init_at_random_ep_len: start the first episodes at random ages.
+        init_from: run folder whose policy a new run starts from, or null.
+        ckpt_manipulator: by_component, or the import path ``pkg.mod:function`` of what
+            makes the weights of init_from fit.
         log_root: folder of all experiments.
         experiment_name: folder in log_root.
         run_name: added to the name of the run's folder.
@@ -110,6 +120,8 @@ class RunnerConfig(Section):
     eval_interval: int = Field(0, ge=0)
     num_eval_envs: Count = 128
     init_at_random_ep_len: bool = True
+    init_from: Text | None = None
+    ckpt_manipulator: Manipulator = "by_component"
     log_root: Text = "logs"
     experiment_name: Text = "default"
     run_name: str = Field("", pattern=r"^[^/\x00]*$")

@@ -209,14 +209,14 @@ class FieldMutexFields(MutexFields):
     Attributes:
         cmd_vel_mapping: number of a sub-policy to the forward velocity that it is
             commanded, in m/s, or to a range from which each episode draws.
-        reset_non_selected: which memories are cleared after a step: all, or when_skill.
+        reset_non_selected: which memories are cleared after a step: all, when_skill, or false: none.
         action_smoothing_buffer_len: steps over which the selection is averaged.
     """
 
     cmd_vel_mapping: dict[Annotated[str, Field(pattern=r"^\d+$")], Bounded | tuple[Bounded, Bounded]] = Field(
         default_factory=dict
     )
-    reset_non_selected: Literal["all", "when_skill"] = "all"
+    reset_non_selected: Literal["all", "when_skill", False] = "all"
     action_smoothing_buffer_len: Count = 1
 
     @field_validator("cmd_vel_mapping", mode="before")

@@ -23,6 +23,8 @@ class Compat(BaseModel):
             last step twice, at the end of a rollout and at the begin of the next.
         redraw_replacement: which steps see an estimate is drawn anew at every
             forward pass, not kept from collecting.
+        zero_mutex_buffer: a mutex policy's smoothing buffer starts at zeros and is never
+            cleared, and where no obstacle is seen the sub-policies see the first flag.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -36,6 +38,7 @@ class Compat(BaseModel):
     contiguous_envs: bool = False
     advance_critic_memory: bool = False
     redraw_replacement: bool = False
+    zero_mutex_buffer: bool = False
 
     @classmethod
     def st_rl(cls) -> "Compat":
@@ -50,4 +53,5 @@ class Compat(BaseModel):
             contiguous_envs=True,
             advance_critic_memory=True,
             redraw_replacement=True,
+            zero_mutex_buffer=True,
         )

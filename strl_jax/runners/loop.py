@@ -96,7 +96,8 @@ class Loop:
             runner.programs.request("step")
         with runner.progress.report.section("compile"):
             if runner.train_state is None:
-                runner.train_state, runner.rollout_state = runner.fresh_states(self.random_lengths)
+                for line in runner.start_states(self.random_lengths):
+                    self.console.warn(line)
             step = runner.programs.get("step") if self.last > self.first else None
         if step is not None and runner.config.runner.eval_interval:
             runner.programs.request("evaluate")

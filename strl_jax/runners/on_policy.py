@@ -11,11 +11,14 @@ from jax.sharding import Mesh
 import strl_jax
 from strl_jax import registry
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
+from strl_jax.config_policies import MutexFields, has
 from strl_jax.runners import checkpoint, run_dir, scalars
 from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
+from strl_jax.runners.sub_policies import make_mutex
+from strl_jax.runners.transfer import load_policy
 from strl_jax.sharding import make_mesh, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
@@ -52,7 +55,8 @@ class OnPolicyRunner:
         registry.check_shards(self.config, self.mesh.size)
         base = registry.make_env(self.config.env) if env is None else env
         self.env = registry.make_episode_env(self.config, base)
-        self.algorithm = registry.make_algorithm(self.config, base)
+        make = make_mutex if has(self.config.policy, MutexFields) else registry.make_algorithm
+        self.algorithm = make(self.config, base)
         runner = self.config.runner
         self.programs = Programs(
             self.env,
@@ -122,6 +126,24 @@ class OnPolicyRunner:
             )
         if jax.process_index() == 0:
             run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
+
+    def start_states(self, random_lengths: bool) -> list[str]:
+        """Begins a new run: fresh states, with the policy of ``runner.init_from`` if there is one.
+
+        Returns:
+            A line for everything of that policy that was not taken over as it is.
+
+        Raises:
+            CheckpointError: it cannot be read, or does not fit.
+        """
+        self.train_state, self.rollout_state = self.fresh_states(random_lengths)
+        settings = self.config.runner
+        if settings.init_from is None:
+            return []
+        self.train_state, lines = load_policy(
+            settings.init_from, self.algorithm, self.train_state, manipulator=settings.ckpt_manipulator
+        )
+        return lines
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
         """The states of a new run with the config's seed; see ``train_step.make_init``."""
@@ -245,6 +267,8 @@ class OnPolicyRunner:
         self.repositories.append(repo_file_path)
 
     def _need_states(self) -> None:
+        if self.train_state is None and self.algorithm.variables is not None:  # sub-policies, loaded already
+            self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
         if self.train_state is None:
             raise RuntimeError("there is no policy yet: call learn or load first")
 

@@ -1,0 +1,167 @@
+"""Sub-policies of a mutex policy, loaded from run folders: this library's, or st_rl's with torch checkpoints."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.config import Config, ConfigError, from_dict
+from strl_jax.config_errors import show
+from strl_jax.config_policies import ClimbMutexFields, FieldMutexFields, MutexFields
+from strl_jax.interop import torch_statistics, torch_weights
+from strl_jax.interop.torch_file import TorchFileError, load_torch
+from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
+from strl_jax.observations import Segments
+from strl_jax.policies import make_policy
+from strl_jax.registry import make_groups
+from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.runners.transfer import read_policy
+
+CONFIG = "config.json"
+SELECTION = "selection"
+
+
+def make_mutex(config: Config, env) -> Algorithm:
+    """The policy that selects among the sub-policies of ``policy.sub_policy_paths``; it is not trained.
+
+    Raises:
+        ConfigError: a folder without what it needs, or what the folders hold does not
+            fit together or the environment.
+    """
+    groups = make_groups(config, env)
+    loaded = [_load(Path(path), config, env.action_size, groups) for path in config.policy.sub_policy_paths]
+    sub_policies, variables, normalizers = zip(*loaded, strict=True)
+    act_groups = ("actor",)
+    if not isinstance(config.policy, FieldMutexFields):
+        groups |= {SELECTION: _selection(env)}
+        act_groups = ("actor", SELECTION)
+    try:
+        policy = MutexPolicy(
+            action_size=env.action_size,
+            actor_obs=groups["actor"],
+            sub_policies=sub_policies,
+            env_action_scale=config.policy.env_action_scale,
+            legacy=config.resolved_compat.zero_mutex_buffer,
+            **_selection_options(config.policy),
+        )
+    except ValueError as error:
+        raise ConfigError(f"policy: {error}") from None
+    return Algorithm(
+        config=config.algorithm,
+        compat=config.resolved_compat,
+        policy=policy,
+        groups=groups,
+        terms=(),
+        optimizers={},
+        variables=gather_variables(variables, normalizers),
+        act_groups=act_groups,
+    )
+
+
+def _selection_options(policy: MutexFields) -> dict[str, Any]:
+    if not isinstance(policy, FieldMutexFields):
+        return {"selection": "explicit"}
+    options = {
+        "selection": "field",
+        "cmd_vel_mapping": tuple((int(index), velocity) for index, velocity in policy.cmd_vel_mapping.items()),
+        "reset_non_selected": policy.reset_non_selected,
+        "action_smoothing_buffer_len": policy.action_smoothing_buffer_len,
+    }
+    if isinstance(policy, ClimbMutexFields):
+        options |= {"selection": "climb", "jump_down_vel": policy.jump_down_vel}
+    return options
+
+
+def _selection(env) -> Segments:
+    """The component that says which sub-policy acts."""
+    if SELECTION not in env.observation_shapes:
+        raise ConfigError(f"policy: ActorCriticMutex needs the component {SELECTION} of the environment; it has none")
+    return Segments.select_from(env.observation_shapes, (SELECTION,))
+
+
+def _load(path: Path, config: Config, action_size: int, groups: dict[str, Segments]):
+    """A sub-policy, its variables, and what normalised its observations (or None)."""
+    found = _read_json(path)
+    scale, lin_vel = _units(path, found)
+    try:
+        if (path / "checkpoints").is_dir():
+            policy, variables, moments = _own(path, config, groups["actor"])
+        else:
+            policy, variables, moments = _torch(path, found, config, action_size, groups)
+    except (CheckpointError, TorchFileError) as error:
+        raise ConfigError(*(f"policy.sub_policy_paths: {path}: {line}" for line in str(error).split("\n"))) from None
+    return SubPolicy(policy, scale, lin_vel), variables, moments
+
+
+def _own(path: Path, config: Config, actor: Segments):
+    """The newest policy of one of our runs, whose actor must see what this one sees."""
+    source, variables, stats, _ = read_policy(path)
+    if source.groups["actor"] != actor:
+        names = ", ".join(source.groups["actor"].names)
+        raise ConfigError(f"policy.sub_policy_paths: {path} acts on {names}; all must act on {', '.join(actor.names)}")
+    return source.policy, variables, _moments(stats.get("actor"), actor, source.config.normalization_eps)
+
+
+def _torch(path: Path, found: Mapping, config: Config, action_size: int, groups: dict[str, Segments]):
+    """The policy of the newest ``model_*.pt``."""
+    numbered = re.compile(r"model_(\d+)\.pt")
+    models = {int(match[1]): file for file in path.glob("*.pt") if (match := numbered.fullmatch(file.name))}
+    if not models:
+        raise ConfigError(f"policy.sub_policy_paths: {path} has neither checkpoints/ nor a model_*.pt")
+    checkpoint = load_torch(models[max(models)])
+    weights, statistics = torch_statistics.split(checkpoint)
+    name = config.policy.sub_policy_class_name
+    section = {**found["policy"], "class_name": found["policy"].get("class_name", name)}
+    compat = {"linear_std": True}
+    own, _ = from_dict({"env": {"name": config.env.name}, "policy": section, "compat": compat})
+    critic = Segments(("critic",), ((_critic_size(weights),),))
+    policy = make_policy(own, action_size, {"actor": groups["actor"], "critic": critic})
+    variables = torch_weights.import_weights(weights, policy)
+    moments = torch_statistics.import_statistics(statistics, {"actor": groups["actor"]}, 1.0) if statistics else {}
+    return policy, variables, _moments(moments.get("actor"), groups["actor"], own.algorithm.normalization_eps)
+
+
+def _critic_size(weights: Mapping[str, np.ndarray]) -> int:
+    """How much the critic of a torch file sees."""
+    for name in ("memory_c.rnn.weight_ih_l0", "critic.0.weight"):
+        if name in weights:
+            return weights[name].shape[1]
+    raise TorchFileError("there is no critic.0.weight in model_state_dict")
+
+
+def _moments(stats: Mapping | None, actor: Segments, eps: float) -> dict | None:
+    """Mean, and standard deviation + eps, of the whole observation ``[D]``."""
+    if not stats:
+        return None
+    mean = [np.asarray(stats[name].mean).reshape(-1) for name in actor.names]
+    std = [np.sqrt(np.asarray(stats[name].var).reshape(-1)) + eps for name in actor.names]
+    return {"mean": np.concatenate(mean), "std": np.concatenate(std)}
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        found = json.loads((path / CONFIG).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"policy.sub_policy_paths: {path}: its {CONFIG} cannot be read: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("policy"), dict):
+        raise ConfigError(f"policy.sub_policy_paths: {path}: its {CONFIG} has no section policy")
+    return found
+
+
+def _units(path: Path, found: Mapping) -> tuple[float | tuple[float, ...], float]:
+    """``control.action_scale`` and ``normalization.obs_scales.lin_vel``."""
+    values = []
+    for key in (("control", "action_scale"), ("normalization", "obs_scales", "lin_vel")):
+        value: Any = found
+        for part in key:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        numbers = value if isinstance(value, list) else [value]
+        if not numbers or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+            where = f"policy.sub_policy_paths: {path}: {'.'.join(key)} of its {CONFIG}"
+            raise ConfigError(f"{where} is {show(value)}; it must be a number, or for actions a list of numbers")
+        values.append(tuple(map(float, numbers)) if isinstance(value, list) else float(value))
+    return values[0], values[1]
