@@ -88,8 +88,8 @@ class Checkpointer:
         self._root = self.run_dir / "checkpoints"
         self._managers: dict[str, ocp.CheckpointManager] = {}
         self._current: dict[str, set[int]] = {kind: set() for kind in KEEP}  # written or read by this object
-        logger = logging.getLogger("absl")  # where Orbax reports each of its steps
-        logger.setLevel(max(logger.level, logging.WARNING))
+        # Orbax reports each of its steps there, and each error in every thread; what matters of them is raised.
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
 
     def save(self, kind: str, iteration: int, state: dict[str, Any], meta: dict) -> None:
         """Starts writing a checkpoint; returns once the state is copied, so that it may be donated.

@@ -14,7 +14,7 @@ def replaced(path: Path) -> Iterator[TextIO]:
     Otherwise ``path`` stays as it was, and nothing is left beside it.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: the disk refuses; names the file.
     """
     temporary = path.with_name(f".{path.name}.new")
     try:
@@ -23,7 +23,9 @@ def replaced(path: Path) -> Iterator[TextIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # one of writing, not of opening
+            error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -1,11 +1,12 @@
 """What every command does first: its arguments, several hosts, a compilation cache."""
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import jax
@@ -51,7 +52,7 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
         The command's exit code; 2 after bad input or where the disk refuses, 130 after
         Ctrl-C, 141 where nobody reads the output.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _without_late_traces():
         warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
         warnings.showwarning = lambda message, *where: tell("warning", message)
         try:
@@ -70,6 +71,25 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
             tell("error", interrupted)
             return 128 + signal.SIGINT
     return 2
+
+
+@contextlib.contextmanager
+def _without_late_traces() -> Iterator[None]:
+    """Drops what TensorStore's threads print when a save has failed, which raises too.
+
+    Each of the other writes of that save finds the event loop gone that it would report to.
+    """
+    before = sys.unraisablehook
+
+    def hook(what):
+        if not isinstance(what.exc_value, RuntimeError) or str(what.exc_value) != "Event loop is closed":
+            before(what)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

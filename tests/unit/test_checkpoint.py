@@ -405,6 +405,30 @@ def test_a_disk_that_refuses_gives_one_line_and_may_recover(run_copy):
     assert run.iterations("last") == [30, 40]
 
 
+FULL_DISK = """
+import resource, signal, sys, jax.numpy as jnp
+from strl_jax.runners import launch
+from strl_jax.runners.checkpoint import Checkpointer
+
+def command():
+    run = Checkpointer(sys.argv[1])
+    state = {"train": {f"w{i}": jnp.full((64, 64), float(i)) for i in range(8)}}
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # a longer file cannot be written, as on a full disk
+    run.save("last", 1, state, {})
+    run.wait()
+
+sys.exit(launch.guarded(command, ""))
+"""
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    """Orbax logs a page for each of its threads, TensorStore prints a trace for each file."""
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {tmp_path}/checkpoints/last: saving failed: [Errno 27] File too large\n"
+
+
 SAVE_FOREVER = """
 import sys, jax.numpy as jnp
 from strl_jax.runners.checkpoint import Checkpointer

@@ -122,7 +122,7 @@ def test_a_config_that_cannot_be_replaced_stays(config, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}/config.yaml'"):
         run_dir.write_config(path, changed)
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 
