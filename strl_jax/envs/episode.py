@@ -24,7 +24,8 @@ class EpisodeEnv:
         pool_fraction: size of the pool as a part of the number of environments.
 
     A step counts as invalid where physics, observation, reward, metrics or extras
-    are not finite, or an observation or reward is 1e9 or more in size.
+    are not finite, or an observation or reward is 1e9 or more in size. An observation
+    of a reset that is such a number is shown as 0.
 
     Raises:
         ValueError: a time limit under 1, or a pool fraction that is not above 0.
@@ -53,7 +54,7 @@ class EpisodeEnv:
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
             step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
-        start = carried(env.replace(obs=_without_nan(env.obs)))
+        start = carried(env.replace(obs=_shown(env.obs)))
         action = jnp.zeros((key.shape[0], self.env.action_size))
         metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, start, action).metrics}
         return EpisodeState(start, step), metrics
@@ -61,7 +62,7 @@ class EpisodeEnv:
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Fresh states for the resets of one iteration, ``pool_fraction * num_envs`` but at least 16 of them."""
         fresh = self.env.reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
-        return carried(fresh.replace(obs=_without_nan(fresh.obs)))
+        return carried(fresh.replace(obs=_shown(fresh.obs)))
 
     def step(self, state: EpisodeState, action: Array, pool: EnvState, draw: Array) -> tuple[EpisodeState, TimeStep]:
         """One step of all environments; those that end start again from ``pool``.
@@ -97,6 +98,14 @@ class EpisodeEnv:
         return EpisodeState(merged, jnp.where(done, 0, step)), timestep
 
 
-def _without_nan(obs: Obs) -> Obs:
-    """A reset state that is not finite is caught at its first step; what is seen of it must not reach a loss."""
-    return jax.tree.map(lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0), obs)
+def _shown(obs: Obs) -> Obs:
+    """A reset's observation with zeros for what would make a step invalid: it must not reach a loss.
+
+    If the environment stays broken, its first step is the one that is masked out and counted.
+    """
+
+    def shown(x):
+        sane = jnp.isfinite(x) & (jnp.abs(x) < LARGEST) if jnp.issubdtype(x.dtype, jnp.floating) else True
+        return jnp.where(sane, x, jnp.zeros_like(x))
+
+    return jax.tree.map(shown, obs)

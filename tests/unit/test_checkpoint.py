@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -426,7 +427,7 @@ def test_a_full_disk_is_one_line(tmp_path):
     """Orbax logs a page for each of its threads, TensorStore prints a trace for each file."""
     done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {tmp_path}/checkpoints/last: saving failed: [Errno 27] File too large\n"
+    assert re.fullmatch(f"error: {tmp_path}/checkpoints/last: saving failed: .+\n", done.stderr), done.stderr
 
 
 SAVE_FOREVER = """

@@ -231,11 +231,17 @@ class Stillborn(Walk):
         return super()._state(super().reset(key).physics, jnp.full(key.shape, BREAK))
 
 
-@pytest.mark.parametrize("broken", ["physics", "obs", "extras"])
-def test_broken_reset_is_caught_at_the_first_step(broken):
-    sick, well = EpisodeEnv(Stillborn(broken), 9), EpisodeEnv(Walk(broken), 9)
+@pytest.mark.parametrize(
+    ("broken", "bad"),
+    [("physics", jnp.nan), ("obs", jnp.nan), ("extras", jnp.nan), ("obs", jnp.inf), ("obs", -3e38), ("obs", 1e9)],
+)
+def test_broken_reset_is_caught_at_the_first_step(broken, bad):
+    sick, well = EpisodeEnv(Stillborn(broken, bad), 9), EpisodeEnv(Walk(broken), 9)
     state, bad_pool = _start(sick, 4)
     _, good_pool = _start(well, 4)
+    if broken == "obs":
+        assert not state.env.obs["state"].any()
+        assert not bad_pool.obs["state"].any()
     assert np.isfinite(state.env.obs["state"]).all()
 
     if broken == "physics":  # elsewhere the first step itself heals it
@@ -247,6 +253,18 @@ def test_broken_reset_is_caught_at_the_first_step(broken):
     state, timestep = _step(well, state, bad_pool, [GO, GO, FALL, BREAK])
     assert timestep.valid.tolist() == [True, True, True, False]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(timestep))
+
+
+def test_large_observations_of_a_reset_are_shown_as_they_are():
+    class Large(Walk):
+        def reset(self, key):
+            state = super().reset(key)
+            return state.replace(obs={"state": jnp.full((key.shape[0], 2), -9e8), "count": jnp.full(key.shape, 2**30)})
+
+    state, pool = _start(EpisodeEnv(Large(), 9), 2)
+    for obs in (state.env.obs, pool.obs):
+        assert (obs["state"] == np.float32(-9e8)).all()
+        assert (obs["count"] == 2**30).all()  # integers have their own limits
 
 
 def test_bad_numbers_are_refused():
