@@ -72,7 +72,7 @@ STAGES = [
 ]
 
 
-@pytest.mark.parametrize(("stages", "names"), STAGES, ids=lambda value: "+".join(value))
+@pytest.mark.parametrize(("stages", "names"), STAGES, ids=lambda value: "+".join(sorted(value)))
 def test_a_stage_moves_no_other_parameter(plain_params, stages, names):
     params = init(make_policy(**stages))["params"]
     assert set(params) == set(plain_params) | names
