@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -51,9 +52,11 @@ class OnPolicyRunner:
             for line in lines:
                 warnings.warn(line, stacklevel=2)
         self.config = train_cfg
-        self.mesh = make_mesh() if mesh is None else mesh
+        with ThreadPoolExecutor(max_workers=1) as starter:  # devices start while a simulator is imported
+            devices = starter.submit(make_mesh) if mesh is None else None
+            base = registry.make_env(self.config.env) if env is None else env
+            self.mesh = mesh if devices is None else devices.result()
         registry.check_shards(self.config, self.mesh.size)
-        base = registry.make_env(self.config.env) if env is None else env
         self.env = registry.make_episode_env(self.config, base)
         make = make_mutex if has(self.config.policy, MutexFields) else registry.make_algorithm
         self.algorithm = make(self.config, base)
