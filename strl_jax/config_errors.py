@@ -1,7 +1,9 @@
 """One line for everything that can be wrong in a config."""
 
 import difflib
+import os
 import re
+import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from strl_jax.config_coerce import find_model, plain
 
 MAX_LINES = 10
+HERE = os.path.dirname(__file__) + os.sep
 
 
 class ConfigError(ValueError):
@@ -42,6 +45,19 @@ def show(value: Any) -> str:
     """A value as it stands in a message, shortened."""
     text = repr(plain(value))
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def raised(error: BaseException) -> str:
+    """An exception of somebody else's code: type, first line of the message, and where it came from in that code."""
+    message = next(iter(str(error).splitlines()), "")[:300]
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    return f"{text} ({own[-1].filename}:{own[-1].lineno})" if own else text
+
+
+def _is_library(filename: str) -> bool:
+    """Frames of this package, of JAX and of the import system, which hold no fault."""
+    return filename.startswith(("<frozen", HERE)) or f"{os.sep}jax{os.sep}" in filename or "importlib" in filename
 
 
 def nearest(name: Any, choices: Iterable[str]) -> str | None:

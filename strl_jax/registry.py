@@ -2,14 +2,15 @@
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable
 
 from strl_jax.algorithms import minibatch, ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, EnvConfig
-from strl_jax.config_errors import ConfigError, hint, not_one_of, show
+from strl_jax.config_errors import ConfigError, hint, not_one_of, raised, show
 from strl_jax.config_policies import AmpFields, MemoryFields, MutexFields, has
-from strl_jax.envs import probe
+from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.modules.policy import Policy
@@ -17,17 +18,6 @@ from strl_jax.observations import Segments
 from strl_jax.policies import make_policy
 
 FORMS = "brax:NAME:BACKEND, probe:NAME or package.module:callable"
-PROTOCOL = (
-    "reset",
-    "step",
-    "merge",
-    "finite",
-    "simulator",
-    "observation_shapes",
-    "action_size",
-    "dt",
-    "episode_length",
-)
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -43,8 +33,8 @@ def make_env(config: EnvConfig) -> Env:
     if kind not in ("brax", "probe"):
         return _own_env(config)
     try:
-        return _brax_env(rest, config.kwargs) if kind == "brax" else probe.make(rest, **config.kwargs)
-    except ValueError as error:
+        return _brax_env(rest, config.kwargs) if kind == "brax" else _probe_env(rest, config.kwargs)
+    except (TypeError, ValueError) as error:  # TypeError: an argument that the call itself has, such as name
         raise _env_error(config, str(error)) from None
 
 
@@ -52,15 +42,21 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
     """Episodes of ``env``, with the config's time limit or the environment's own.
 
     Raises:
-        ConfigError: ``env`` lacks a part of ``strl_jax.envs.base.Env``.
+        ConfigError: ``env`` does not keep to ``strl_jax.envs.base.Env``: a part is
+            lacking, a shape or dtype is another, or one of its functions raises.
     """
-    lacking = [name for name in PROTOCOL if not hasattr(env, name)]
-    if lacking:
-        raise ConfigError(
-            f"env.name: {config.env.name} gives {type(env).__name__}, which lacks {', '.join(lacking)}; "
-            "it must be a strl_jax.envs.base.Env"
-        )
+    if type(env).__module__ not in ADAPTERS:
+        try:
+            contract.check(env)
+        except contract.ContractError as error:
+            raise ConfigError(f"env.name: {config.env.name} gives {type(env).__name__}; {error}") from error
+        except Exception as error:
+            what = f"env.name: {config.env.name} gives {type(env).__name__}, whose functions fail"
+            raise ConfigError(f"{what}: {raised(error)}") from error
     return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
+
+
+ADAPTERS = ("strl_jax.envs.brax",)  # tested here, and a simulator takes seconds to trace
 
 
 def make_algorithm(config: Config, env: Env) -> Algorithm:
@@ -168,6 +164,15 @@ def _brax_env(rest: str, kwargs: dict) -> Env:
     return BraxEnv(name, backend or "mjx", **kwargs)
 
 
+def _probe_env(rest: str, kwargs: dict) -> Env:
+    options = getattr(probe.PROBES.get(rest), "__dataclass_fields__", {})
+    for name in [name for name in kwargs if name in options]:
+        value = kwargs[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{name} is {show(value)}; it must be a finite number")
+    return probe.make(rest, **kwargs)
+
+
 def _env_error(config: EnvConfig, message: str) -> ConfigError:
     """The line for what an adapter says; where it lists the known names, with the nearest."""
     _, listed, known = message.rpartition("known: ")
@@ -186,7 +191,13 @@ def _own_env(config: EnvConfig) -> Env:
         inspect.signature(make).bind(**config.kwargs)
     except TypeError as error:
         raise ConfigError(f"env.kwargs: {show(config.kwargs)} does not fit {config.name}: {error}") from None
-    return make(**config.kwargs)
+    except ValueError:  # a built-in class without a signature
+        raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}") from None
+    try:
+        return make(**config.kwargs)
+    except Exception as error:
+        given = f" with {show(config.kwargs)}" if config.kwargs else ""
+        raise ConfigError(f"env.name: {config.name}{given} fails: {raised(error)}") from error
 
 
 def _import(name: str) -> Callable:
@@ -195,8 +206,11 @@ def _import(name: str) -> Callable:
         module = importlib.import_module(path)
     except (ImportError, ValueError, TypeError) as error:
         raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {error}; it must be {FORMS}") from None
-    found = getattr(module, attribute, None)
+    except Exception as error:
+        raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {raised(error)}") from error
+    if not hasattr(module, attribute):
+        raise ConfigError(f"env.name: {show(name)}: {path} has no {attribute}{hint(attribute, vars(module))}")
+    found = getattr(module, attribute)
     if not callable(found):
-        what = "has no" if found is None else "has no callable"
-        raise ConfigError(f"env.name: {show(name)}: {path} {what} {attribute}{hint(attribute, vars(module))}")
+        raise ConfigError(f"env.name: {show(name)}: {attribute} is {show(found)}; it must be a function or a class")
     return found

@@ -1,12 +1,14 @@
 """Brax environments on any of Brax's physics backends."""
 
+import contextlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
 from brax import envs
 
+from strl_jax.config_errors import raised
 from strl_jax.envs.base import Env, finite
 from strl_jax.envs.live import LiveLeaves
 from strl_jax.types import Array, EnvState
@@ -30,8 +32,8 @@ class BraxEnv(Env):
 
     Raises:
         ValueError: unknown name or backend (the message lists the known ones), the
-            environment refuses the backend or an argument, or ``components`` do not
-            add up to the observation.
+            environment refuses the backend or an argument or fails with this jax, or
+            ``components`` do not add up to the observation.
     """
 
     def __init__(self, name: str, backend: str = "mjx", components: Mapping[str, int] | None = None, **kwargs):
@@ -40,20 +42,19 @@ class BraxEnv(Env):
             raise ValueError(f"unknown Brax environment {name!r}; known: {', '.join(known)}")
         if backend not in BACKENDS:
             raise ValueError(f"unknown Brax backend {backend!r}; known: {', '.join(BACKENDS)}")
-        try:
+        with _told(f"Brax environment {name!r} on {backend!r}"):
             self._env = envs.get_environment(name, backend=backend, **kwargs)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"Brax environment {name!r} on {backend!r}: {error}") from error
-        # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
-        self._reset, self._step = jax.jit(self._env.reset), jax.jit(self._env.step)
-        self.action_size = self._env.action_size
-        self.dt = float(self._env.dt)
+            # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
+            self._reset, self._step = jax.jit(self._env.reset), jax.jit(self._env.step)
+            shapes = jax.eval_shape(self._reset, jax.random.key(0))
+            self.action_size = self._env.action_size
+            self.dt = float(self._env.dt)
         self.episode_length = 1000
-        shapes = jax.eval_shape(self._reset, jax.random.key(0))
         self._sizes = _check_sizes(components, shapes.obs)
         self.observation_shapes = {key: value.shape for key, value in _shapes(shapes.obs, self._sizes).items()}
         action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
-        self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
+        with _told(f"Brax environment {name!r} on {backend!r}"):
+            self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``."""
@@ -95,6 +96,15 @@ class BraxEnv(Env):
 
 
 BACKENDS = ("mjx", "spring", "positional", "generalized")
+
+
+@contextlib.contextmanager
+def _told(which: str) -> Iterator[None]:
+    """What Brax raises, as ``ValueError``: anything, where it is older than this jax or takes an argument unseen."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{which} does not work: {raised(error)}") from error
 
 
 def _components(obs, sizes: Mapping[str, int]) -> dict[str, Array]:

@@ -141,11 +141,22 @@ def test_bad_requests_name_what_is_allowed(fake):
         BraxEnv("antt")
     with pytest.raises(ValueError, match="unknown Brax backend 'mujoco'; known: mjx, spring, positional, generalized"):
         BraxEnv("ant", "mujoco")
-    with pytest.raises(ValueError, match="Brax environment 'fake' on 'mjx': no such physics"):
+    with pytest.raises(ValueError, match="Brax environment 'fake' on 'mjx' does not work: ValueError: no such"):
         BraxEnv("fake", "mjx")
-    with pytest.raises(ValueError, match=r"Brax environment 'fake' on 'spring': .* argument 'limits'"):
+    with pytest.raises(ValueError, match=r"'fake' on 'spring' does not work: TypeError: .* argument 'limits'"):
         BraxEnv("fake", "spring", limits=3)
     assert BraxEnv("fake", "spring", limit=5)._env.limit == 5
+
+
+@pytest.mark.parametrize("function", ["reset", "step"])
+def test_an_environment_that_fails_in_its_functions(function, monkeypatch):
+    class Old(Fake):
+        """Written for another jax."""
+
+    monkeypatch.setattr(Old, function, lambda *arguments: jnp.clip(jnp.zeros(2), low=0.0))
+    monkeypatch.setitem(brax_envs._envs, "old", Old)
+    with pytest.raises(ValueError, match=r"'old' on 'spring' does not work: TypeError: .*low.*test_brax\.py:\d+\)$"):
+        BraxEnv("old", "spring")
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Objects by the names of a config."""
 
+import math
+import re
 import sys
 
 import pytest
@@ -22,6 +24,12 @@ def make_nothing():
 
 def make_any(**kwargs):
     return Action()
+
+def make_failing():
+    return 1 + "a"
+
+def make_careful(target):
+    raise ValueError("no target\\nof this kind")
 """
 
 
@@ -29,6 +37,8 @@ def make_any(**kwargs):
 def my_module(tmp_path, monkeypatch):
     (tmp_path / "my_envs.py").write_text(MODULE)
     (tmp_path / "needs_more.py").write_text("import not_installed_anywhere")
+    (tmp_path / "unfinished.py").write_text("def make_env(:")
+    (tmp_path / "misspelt.py").write_text("\nnumber = nubmer")
     monkeypatch.syspath_prepend(tmp_path)
     yield "my_envs"
     sys.modules.pop("my_envs", None)
@@ -70,7 +80,21 @@ def test_import_path(my_module):
         (":f", {}, "env.name: ':f': cannot import "),
         ("needs_more:f", {}, "env.name: 'needs_more:f': cannot import needs_more: No module named 'not_installed_any"),
         ("my_envs:make_evn", {}, "env.name: 'my_envs:make_evn': my_envs has no make_evn; nearest is make_env"),
-        ("my_envs:number", {}, "env.name: 'my_envs:number': my_envs has no callable number"),
+        ("my_envs:number", {}, "env.name: 'my_envs:number': number is 3; it must be a function or a class"),
+        ("builtins:dict", {}, "env.name: 'builtins:dict' is not allowed; it must be brax:NAME:BACKEND, probe:NAME or"),
+        ("unfinished:f", {}, "env.name: 'unfinished:f': cannot import unfinished: SyntaxError: invalid syntax (unfi"),
+        ("misspelt:f", {}, "env.name: 'misspelt:f': cannot import misspelt: NameError: name 'nubmer' is not defined"),
+        ("my_envs:make_failing", {}, "env.name: my_envs:make_failing fails: TypeError: unsupported operand type(s) "),
+        ("my_envs:make_careful", {"target": 1}, "env.name: my_envs:make_careful with {'target': 1} fails: ValueErro"),
+        ("probe:nan", {"probability": "a"}, "env.kwargs: {'probability': 'a'} is not allowed; probability is 'a'; it"),
+        ("probe:nan", {"probability": None}, "env.kwargs: {'probability': None} is not allowed; probability is None"),
+        ("probe:action", {"target": [1]}, "env.kwargs: {'target': [1]} is not allowed; target is [1]; it must be a "),
+        ("probe:action", {"target": True}, "env.kwargs: {'target': True} is not allowed; target is True; it must be"),
+        ("probe:action", {"target": math.nan}, "env.kwargs: {'target': nan} is not allowed; target is nan; it must "),
+        ("probe:constant", {"name": "x"}, "env.kwargs: {'name': 'x'} is not allowed; make() got multiple values for"),
+        ("brax:ant:spring", {"backend": "mjx"}, "env.kwargs: {'backend': 'mjx'} is not allowed; BraxEnv.__init__() g"),
+        ("brax:ant:spring", {"self": 1}, "env.kwargs: {'self': 1} is not allowed; BraxEnv.__init__() got multiple v"),
+        ("brax:fast:spring", {}, "env.name: 'brax:fast:spring' is not allowed; Brax environment 'fast' on 'spring' d"),
         ("my_envs:make_env", {"x": 1}, "env.kwargs: {'x': 1} does not fit my_envs:make_env: got an unexpected keyword"),
     ],
 )  # fmt: skip
@@ -86,9 +110,22 @@ def test_what_is_no_environment(my_module):
     with pytest.raises(ConfigError) as caught:
         registry.make_episode_env(config, registry.make_env(config.env))
     assert str(caught.value) == (
-        "env.name: my_envs:make_nothing gives object, which lacks reset, step, merge, finite, simulator, "
+        "env.name: my_envs:make_nothing gives object; it lacks reset, step, merge, finite, simulator, "
         "observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
     )
+
+
+def test_an_environment_that_fails_in_a_step():
+    class Failing(Action):
+        def step(self, state, action):
+            return state.replace(obs=state.obs["stat"])
+
+    with pytest.raises(ConfigError) as caught:
+        registry.make_episode_env(make(), Failing())
+    expected = (
+        r"env\.name: probe:two_groups gives Failing, whose functions fail: KeyError: 'stat' \(.*registry\.py:\d+\)"
+    )
+    assert re.fullmatch(expected, str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -99,11 +136,12 @@ def test_the_nearest_environment_is_named(name, near):
         registry.make_env(EnvConfig(name=name))
 
 
-def test_a_fault_inside_the_environment_keeps_its_traceback(tmp_path, monkeypatch):
+def test_a_fault_inside_the_environment_says_where(tmp_path, monkeypatch):
     (tmp_path / "broken_envs.py").write_text("def make_env():\n    return 1 + 'a'\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(TypeError, match="unsupported operand"):
+    with pytest.raises(ConfigError, match=rf"unsupported operand .* \({tmp_path}/broken_envs\.py:2\)$") as caught:
         registry.make_env(EnvConfig(name="broken_envs:make_env"))
+    assert isinstance(caught.value.__cause__, TypeError)  # its traceback is there for who calls this from Python
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, 10), (3, 3)])

@@ -1,0 +1,147 @@
+"""Whether an environment keeps to the protocol of ``envs.base.Env``, found by its shapes alone."""
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from strl_jax.envs.base import Env, carried
+from strl_jax.types import EnvState
+
+BATCH = 3
+PROTOCOL = (
+    "reset",
+    "step",
+    "merge",
+    "finite",
+    "simulator",
+    "observation_shapes",
+    "action_size",
+    "dt",
+    "episode_length",
+)
+
+
+class ContractError(ValueError):
+    """An environment that does not keep to the protocol, in one line."""
+
+
+def check(env: Env) -> None:
+    """Follows ``reset``, ``step``, ``merge`` and ``finite`` without computing or compiling anything.
+
+    Raises:
+        ContractError: what is wrong, found and wanted. What the environment itself
+            raises is passed on.
+    """
+    _check_attributes(env)
+    key = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), BATCH))
+    fresh = jax.eval_shape(env.reset, key)
+    _check_state("reset", fresh)
+    start = jax.eval_shape(carried, fresh)
+    _check_observation("reset", env, start)
+    for path, leaf in _paths(start.physics):
+        _check_batch(f"reset: physics{path}", leaf)
+
+    after = jax.eval_shape(env.step, start, jax.ShapeDtypeStruct((BATCH, env.action_size), jnp.float32))
+    _check_state("step", after)
+    _check_observation("step", env, after)
+    _check_step(after)
+    _check_same("step: physics", start.physics, after.physics, "reset gives")
+    _check_same("step: obs", start.obs, after.obs, "reset gives")
+
+    done = jax.ShapeDtypeStruct((BATCH,), jnp.bool_)
+    _check_same("merge: state", start, jax.eval_shape(env.merge, done, start, jax.eval_shape(carried, after)), "it was")
+    _check_shape("finite: it", jax.eval_shape(env.finite, after), (BATCH,), (jnp.bool_,), "bool")
+
+
+def _check_attributes(env: Env) -> None:
+    lacking = [name for name in PROTOCOL if not hasattr(env, name)]
+    if lacking:
+        raise ContractError(f"it lacks {', '.join(lacking)}; it must be a strl_jax.envs.base.Env")
+    for name in ("action_size", "episode_length"):
+        _check_count(name, getattr(env, name))
+    if isinstance(env.dt, bool) or not isinstance(env.dt, numbers.Real) or not 0 < env.dt < math.inf:
+        raise ContractError(f"dt is {env.dt!r}; it must be a number of seconds above 0")
+    shapes = env.observation_shapes
+    if not isinstance(shapes, Mapping) or not shapes:
+        raise ContractError(f"observation_shapes is {shapes!r}; it must map the names of components to their shapes")
+    for name, shape in shapes.items():
+        sizes = shape if isinstance(shape, tuple | list) else [None]
+        if not all(type(size) is int and size > 0 for size in sizes):
+            raise ContractError(f"observation_shapes[{name!r}] is {shape!r}; it must be a tuple of integers >= 1")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ContractError(f"{name} is {value!r}; it must be an integer >= 1")
+
+
+def _check_state(function: str, state: Any) -> None:
+    if not isinstance(state, EnvState):
+        raise ContractError(f"{function}: it gives {type(state).__name__}; it must give a strl_jax.types.EnvState")
+    for field in ("obs", "metrics", "extras"):
+        value = getattr(state, field)
+        if not isinstance(value, dict) and not (function == "reset" and field != "obs"):
+            raise ContractError(f"{function}: {field} is {_text(value)}; it must be a dict")
+
+
+def _check_observation(function: str, env: Env, state: EnvState) -> None:
+    for name, shape in env.observation_shapes.items():
+        if name not in state.obs:
+            has = ", ".join(map(str, state.obs)) or "nothing"
+            raise ContractError(f"{function}: obs has no {name!r}, which is in observation_shapes; it has {has}")
+        _check_shape(f"{function}: obs[{name!r}]", state.obs[name], (BATCH, *shape), _NUMBERS, "number")
+
+
+def _check_step(state: EnvState) -> None:
+    _check_shape("step: reward", state.reward, (BATCH,), (jnp.floating,), "float")
+    for name in ("terminated", "timeout"):
+        _check_shape(f"step: {name}", getattr(state, name), (BATCH,), _NUMBERS, "bool or number")
+    for name, value in state.metrics.items():
+        _check_shape(f"step: metrics[{name!r}]", value, (BATCH,), _NUMBERS, "number")
+    for path, leaf in _paths(state.extras):
+        _check_batch(f"step: extras{path}", leaf)
+
+
+_NUMBERS = (jnp.floating, jnp.integer, jnp.bool_)
+
+
+def _check_shape(what: str, found: Any, shape: tuple, kinds: tuple, kind: str) -> None:
+    fits = getattr(found, "shape", None) == shape and any(jnp.issubdtype(found.dtype, k) for k in kinds)
+    if not fits:
+        raise ContractError(f"{what} is {_text(found)}; it must be {kind}{_sizes(shape)}")
+
+
+def _check_batch(what: str, found: Any) -> None:
+    if found.shape[:1] != (BATCH,):
+        raise ContractError(f"{what} is {_text(found)}; its first axis must be that of the environments, [B, ...]")
+
+
+def _check_same(what: str, before: Any, after: Any, who: str) -> None:
+    """The loop over the steps carries it, so nothing of it may change but the values."""
+    first, second = _paths(before), _paths(after)
+    missing = dict(first).keys() ^ dict(second).keys()
+    if missing or jax.tree.structure(before) != jax.tree.structure(after):
+        path = min(missing, default="")
+        here, there = ("absent", "there") if path in dict(first) else ("there", "absent")
+        where = f"{path} is {here}" if path else f" is {jax.tree.structure(after)}"
+        raise ContractError(f"{what}{where}; {who} {there if path else jax.tree.structure(before)}; they must be alike")
+    for (path, old), (_, new) in zip(first, second, strict=True):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ContractError(f"{what}{path} is {_text(new)}; {who} {_text(old)}; they must be alike")
+
+
+def _paths(tree: Any) -> list[tuple[str, Any]]:
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _text(found: Any) -> str:
+    return f"{found.dtype}{_sizes(found.shape)}" if hasattr(found, "dtype") else type(found).__name__
+
+
+def _sizes(shape: tuple) -> str:
+    """The shape with the number of environments as B."""
+    return f"[{', '.join(['B' if size == BATCH and not index else str(size) for index, size in enumerate(shape)])}]"
