@@ -1,6 +1,7 @@
 """Sub-policies of a mutex policy, loaded from run folders: this library's, or st_rl's with torch checkpoints."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, ConfigError, from_dict
 from strl_jax.config_errors import show
-from strl_jax.config_policies import ClimbMutexFields, FieldMutexFields, MutexFields
+from strl_jax.config_policies import ClimbMutexFields, EstimatorFields, FieldMutexFields, MutexFields, has
 from strl_jax.interop import torch_statistics, torch_weights
 from strl_jax.interop.torch_file import TorchFileError, load_torch
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
@@ -32,12 +33,17 @@ def make_mutex(config: Config, env) -> Algorithm:
         ConfigError: a folder without what it needs, or what the folders hold does not
             fit together or the environment.
     """
+    if config.algorithm.empirical_normalization:
+        raise ConfigError(
+            "algorithm.empirical_normalization: true is not allowed with the policy class "
+            f"{config.runner.policy_class_name}; each sub-policy brings the statistics of its own run"
+        )
     groups = make_groups(config, env)
     loaded = [_load(Path(path), config, env.action_size, groups) for path in config.policy.sub_policy_paths]
     sub_policies, variables, normalizers = zip(*loaded, strict=True)
     act_groups = ("actor",)
     if not isinstance(config.policy, FieldMutexFields):
-        groups |= {SELECTION: _selection(env)}
+        groups |= {SELECTION: _selection(env, len(sub_policies))}
         act_groups = ("actor", SELECTION)
     try:
         policy = MutexPolicy(
@@ -76,34 +82,44 @@ def _selection_options(policy: MutexFields) -> dict[str, Any]:
     return options
 
 
-def _selection(env) -> Segments:
+def _selection(env, count: int) -> Segments:
     """The component that says which sub-policy acts."""
     if SELECTION not in env.observation_shapes:
         raise ConfigError(f"policy: ActorCriticMutex needs the component {SELECTION} of the environment; it has none")
-    return Segments.select_from(env.observation_shapes, (SELECTION,))
+    segments = Segments.select_from(env.observation_shapes, (SELECTION,))
+    if segments.shapes != ((count,),):
+        shape = segments.shapes[0]
+        raise ConfigError(
+            f"policy: component {SELECTION} has shape {shape}; it must be ({count},), one column a policy"
+        )
+    return segments
 
 
 def _load(path: Path, config: Config, action_size: int, groups: dict[str, Segments]):
     """A sub-policy, its variables, and what normalised its observations (or None)."""
-    found = _read_json(path)
-    scale, lin_vel = _units(path, found)
     try:
+        found = _read_json(path)
+        scale, lin_vel = _units(found)
         if (path / "checkpoints").is_dir():
-            policy, variables, moments = _own(path, config, groups["actor"])
+            policy, variables, moments = _own(path, groups["actor"])
         else:
             policy, variables, moments = _torch(path, found, config, action_size, groups)
-    except (CheckpointError, TorchFileError) as error:
-        raise ConfigError(*(f"policy.sub_policy_paths: {path}: {line}" for line in str(error).split("\n"))) from None
+    except (ConfigError, CheckpointError, TorchFileError) as error:
+        lines = [line.removeprefix(f"{path.absolute()}: ") for line in str(error).split("\n")]
+        raise ConfigError(*(f"policy.sub_policy_paths: {path}: {line}" for line in lines)) from None
     return SubPolicy(policy, scale, lin_vel), variables, moments
 
 
-def _own(path: Path, config: Config, actor: Segments):
+def _own(path: Path, actor: Segments):
     """The newest policy of one of our runs, whose actor must see what this one sees."""
     source, variables, stats, _ = read_policy(path)
     if source.groups["actor"] != actor:
-        names = ", ".join(source.groups["actor"].names)
-        raise ConfigError(f"policy.sub_policy_paths: {path} acts on {names}; all must act on {', '.join(actor.names)}")
+        raise ConfigError(f"it acts on {_show(source.groups['actor'])}; all must act on {_show(actor)}")
     return source.policy, variables, _moments(stats.get("actor"), actor, source.config.normalization_eps)
+
+
+def _show(segments: Segments) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in zip(segments.names, segments.shapes, strict=True))
 
 
 def _torch(path: Path, found: Mapping, config: Config, action_size: int, groups: dict[str, Segments]):
@@ -111,14 +127,16 @@ def _torch(path: Path, found: Mapping, config: Config, action_size: int, groups:
     numbered = re.compile(r"model_(\d+)\.pt")
     models = {int(match[1]): file for file in path.glob("*.pt") if (match := numbered.fullmatch(file.name))}
     if not models:
-        raise ConfigError(f"policy.sub_policy_paths: {path} has neither checkpoints/ nor a model_*.pt")
+        raise ConfigError("it has neither checkpoints/ nor a model_*.pt")
     checkpoint = load_torch(models[max(models)])
     weights, statistics = torch_statistics.split(checkpoint)
     name = config.policy.sub_policy_class_name
     section = {**found["policy"], "class_name": found["policy"].get("class_name", name)}
     compat = {"linear_std": True}
     own, _ = from_dict({"env": {"name": config.env.name}, "policy": section, "compat": compat})
-    critic = Segments(("critic",), ((_critic_size(weights),),))
+    # Stages name the critic's components; without them only their size matters, and the run may have had others.
+    named = has(own.policy, EstimatorFields) or getattr(own.policy, "critic_encoder_component_names", None) is not None
+    critic = groups["critic"] if named else Segments(("critic",), ((_critic_size(weights),),))
     policy = make_policy(own, action_size, {"actor": groups["actor"], "critic": critic})
     variables = torch_weights.import_weights(weights, policy)
     moments = torch_statistics.import_statistics(statistics, {"actor": groups["actor"]}, 1.0) if statistics else {}
@@ -143,25 +161,38 @@ def _moments(stats: Mapping | None, actor: Segments, eps: float) -> dict | None:
 
 
 def _read_json(path: Path) -> dict:
+    if not path.is_dir():
+        raise ConfigError("there is no such folder")
     try:
         found = json.loads((path / CONFIG).read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"policy.sub_policy_paths: {path}: its {CONFIG} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"its {CONFIG} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"its {CONFIG} is no JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("policy"), dict):
-        raise ConfigError(f"policy.sub_policy_paths: {path}: its {CONFIG} has no section policy")
+        raise ConfigError(f"its {CONFIG} has no section policy")
     return found
 
 
-def _units(path: Path, found: Mapping) -> tuple[float | tuple[float, ...], float]:
+def _units(found: Mapping) -> tuple[float | tuple[float, ...], float]:
     """``control.action_scale`` and ``normalization.obs_scales.lin_vel``."""
-    values = []
-    for key in (("control", "action_scale"), ("normalization", "obs_scales", "lin_vel")):
-        value: Any = found
-        for part in key:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        numbers = value if isinstance(value, list) else [value]
-        if not numbers or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
-            where = f"policy.sub_policy_paths: {path}: {'.'.join(key)} of its {CONFIG}"
-            raise ConfigError(f"{where} is {show(value)}; it must be a number, or for actions a list of numbers")
-        values.append(tuple(map(float, numbers)) if isinstance(value, list) else float(value))
-    return values[0], values[1]
+    scale = _entry(found, "control", "action_scale")
+    numbers = scale if isinstance(scale, list) else [scale]
+    if not numbers or not all(map(_is_number, numbers)):
+        raise ConfigError(
+            f"control.action_scale of its {CONFIG} is {show(scale)}; it must be a number, or one for each action"
+        )
+    lin_vel = _entry(found, "normalization", "obs_scales", "lin_vel")
+    if not _is_number(lin_vel):
+        raise ConfigError(f"normalization.obs_scales.lin_vel of its {CONFIG} is {show(lin_vel)}; it must be a number")
+    return tuple(map(float, scale)) if isinstance(scale, list) else float(scale), float(lin_vel)
+
+
+def _entry(found: Any, *keys: str) -> Any:
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
