@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -101,7 +102,12 @@ def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace, held: ExitStac
         for line in _go_on(runner):
             if leader:
                 launch.tell("note", line)
-    runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
+    try:
+        runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
+    except ConfigError:  # a writer did not start: nothing was trained
+        if arguments.resume is None and leader:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 def _go_on(runner: OnPolicyRunner) -> list[str]:

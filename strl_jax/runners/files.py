@@ -24,7 +24,9 @@ def replaced(path: Path) -> Iterator[TextIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:  # one of writing, not of opening
+        if (
+            isinstance(error, OSError) and error.errno is not None and error.filename is None
+        ):  # one of writing, not of opening
             error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from strl_jax.config import ConfigError
 from strl_jax.runners.leaves import CheckpointError
+from strl_jax.runners.writers import WriterError
 from strl_jax.sharding import replicated, sharded
 
 
@@ -49,7 +50,7 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
         interrupted: what is told after Ctrl-C.
 
     Returns:
-        The command's exit code; 2 after bad input or where the disk refuses, 130 after
+        The command's exit code; 2 after bad input or where disk or writer refuses, 130 after
         Ctrl-C, 141 where nobody reads the output.
     """
     with warnings.catch_warnings(), _without_late_traces():
@@ -62,7 +63,7 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
         except BrokenPipeError:  # whoever read the output has left, as in ``| head -1``; the interpreter flushes again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
-        except (ConfigError, CheckpointError) as error:
+        except (ConfigError, CheckpointError, WriterError) as error:
             tell("error", error)
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""

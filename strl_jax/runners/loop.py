@@ -1,7 +1,9 @@
 """The host's loop: dispatches iteration i, then reads the metrics of i - 1."""
 
+import functools
 import math
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +11,14 @@ from typing import Any
 import jax
 
 from strl_jax.config import ConfigError, to_dict
+from strl_jax.config_errors import raised
 from strl_jax.runners import scalars
 from strl_jax.runners.console import Console
 from strl_jax.runners.git_state import store_code_state
 from strl_jax.runners.launch import StopVote
 from strl_jax.runners.programs import time_update
 from strl_jax.runners.signals import StopFlag
-from strl_jax.runners.writers import make_writers
+from strl_jax.runners.writers import Writer, WriterError, make_writers
 
 TIME_SPLIT_AT = 3  # iterations of a session before the update is timed on its own
 
@@ -49,6 +52,7 @@ class Loop:
         self.started = self.read_at = time.perf_counter()
         self.earlier_seconds = runner.progress.seconds
         self.leader = jax.process_index() == 0
+        self.fault: WriterError | None = None  # the first of a writer
 
     def _budget(self, wanted: int) -> int:
         limit = self.runner.config.runner.max_env_steps
@@ -58,11 +62,12 @@ class Loop:
         return min(wanted, self.first + max(0, math.ceil(left / self.runner.steps_per_iteration)))
 
     def run(self) -> None:
-        """Trains until the iterations are done or a signal asks to stop, then saves.
+        """Trains until the iterations are done, a signal asks to stop or a writer fails, then saves.
 
         Raises:
-            ConfigError: a writer does not start.
+            ConfigError: a writer does not start; nothing was trained.
             CheckpointError: a checkpoint cannot be written.
+            WriterError: a writer failed; the run is saved.
         """
         runner = self.runner
         with StopFlag() as stop, Console(self.last, self.first, quiet=not self.leader) as self.console:
@@ -73,7 +78,18 @@ class Loop:
                 self._iterate(stop)
             finally:
                 for writer in self.writers:
-                    writer.close()
+                    self._guarded(writer, writer.close)
+        if self.fault is not None:
+            raise self.fault
+
+    def _guarded(self, writer: Writer, call: Callable[[], None]) -> None:
+        """What a writer raises waits for the end of the run, which comes soon."""
+        try:
+            call()
+        except Exception as error:
+            told = WriterError(f"runner.logger: {type(writer).__name__} failed: {raised(error)}")
+            told.__cause__ = error
+            self.fault = self.fault or told
 
     def _make_writers(self) -> list:
         runner, config = self.runner, self.runner.config.runner
@@ -110,11 +126,11 @@ class Loop:
         unread: list[Pending] = []
         self.read_at = time.perf_counter()
         for iteration in range(self.first + 1, self.last + 1):
-            runner.stopped_by = self.vote.result(stop.name)
+            runner.stopped_by = self.vote.result(self._asked(stop))
             if runner.stopped_by:
                 break
             runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
-            current = Pending(iteration, metrics, self.vote.cast(stop.name))
+            current = Pending(iteration, metrics, self.vote.cast(self._asked(stop)))
             pause = self._evaluates(iteration) or self._due(iteration, config.last_interval, config.save_interval)
             self._read([*unread, current] if pause else unread)
             unread = [] if pause else [current]
@@ -123,6 +139,10 @@ class Loop:
             self._split_time(iteration)
         self._read(unread)
         self._finish()
+
+    def _asked(self, stop: StopFlag) -> str | None:
+        """What asks to stop here."""
+        return stop.name if self.fault is None else "a writer that failed"
 
     def _read(self, unread: list[Pending]) -> None:
         """Waits for iterations, then logs them; their time is shared among them."""
@@ -160,7 +180,7 @@ class Loop:
             )
         if evaluated or self._due(pending.iteration, runner.config.runner.log_interval):
             for writer in self.writers:
-                writer.write(pending.iteration, values)
+                self._guarded(writer, functools.partial(writer.write, pending.iteration, values))
         self.console.update(pending.iteration, values)
 
     def _times(self, seconds: float) -> dict[str, float]:

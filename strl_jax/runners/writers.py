@@ -14,9 +14,14 @@ from typing import Protocol
 from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
+from strl_jax.config_errors import raised
 from strl_jax.runners.files import replaced
 
 NAMES = ("tensorboard", "wandb", "none")
+
+
+class WriterError(RuntimeError):
+    """A writer that fails in the midst of a run, in one line."""
 
 
 class Writer(Protocol):
@@ -161,7 +166,7 @@ def make_writers(
         name: W&B run name.
 
     Raises:
-        ValueError: as ``check_writers``, before anything is written; or W&B does not start.
+        ValueError: as ``check_writers``, before anything is written; or a writer does not start.
     """
     kinds = check_writers(spec)
     Path(run_dir).mkdir(parents=True, exist_ok=True)
@@ -181,7 +186,11 @@ def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, n
         return TensorBoardWriter(run_dir, start_iteration)
     if kind == "wandb":
         return WandbWriter(run_dir, project, name, config)
-    return _import_class(kind)(run_dir=Path(run_dir), config=config, start_iteration=start_iteration)
+    build = _import_class(kind)
+    try:
+        return build(run_dir=Path(run_dir), config=config, start_iteration=start_iteration)
+    except Exception as error:
+        raise ValueError(f"writer {kind!r} did not start: {raised(error)}") from error
 
 
 def _check(name: str) -> None:
@@ -211,6 +220,10 @@ def _import_class(path: str) -> Callable[..., Writer]:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"writer {path!r} cannot be imported: {error}") from None
+    except Exception as error:
+        raise ValueError(f"writer {path!r} cannot be imported: {raised(error)}") from error
+    if not callable(found):
+        raise ValueError(f"writer {path!r} is {found!r}, not a class")
     missing = [method for method in ("write", "close") if not callable(getattr(found, method, None))]
     if missing:
         raise ValueError(f"writer {path!r} has no method {' and no '.join(missing)}")
@@ -218,6 +231,8 @@ def _import_class(path: str) -> Callable[..., Writer]:
         inspect.signature(found).bind(run_dir=None, config=None, start_iteration=None)
     except TypeError as error:
         raise ValueError(f"writer {path!r} must take run_dir, config and start_iteration: {error}") from None
+    except ValueError:  # a built-in class without a signature
+        raise ValueError(f"writer {path!r} must take run_dir, config and start_iteration") from None
     return found
 
 

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 import yaml
-from commands import cached_in, run, settings, write
+from commands import cached_in, log, run, settings, write
 
 from strl_jax import train
 from strl_jax.config import load, to_dict
 from strl_jax.runners import run_dir
+from strl_jax.runners.checkpoint import Checkpointer
 from strl_jax.runners.on_policy import OnPolicyRunner
 
 # 4 devices are there, see conftest.py.
@@ -286,6 +287,53 @@ def test_metrics_that_cannot_be_written(saved, tmp_path, capsys):
     (run / "metrics.jsonl").mkdir()
     code, lines = call(capsys, "--resume", run)
     assert (code, lines) == (2, [f"error: {run}/metrics.jsonl: Is a directory"])
+
+
+WRITERS = """
+class Closed:
+    def __init__(self, run_dir, config, start_iteration):
+        raise RuntimeError("no connection")
+    def write(self, iteration, scalars): pass
+    def close(self): pass
+
+class Breaking(Closed):
+    def __init__(self, run_dir, config, start_iteration): pass
+    def write(self, iteration, scalars):
+        if iteration == 2:
+            raise KeyError("tag")
+"""
+
+
+@pytest.fixture
+def my_writers(tmp_path, monkeypatch):
+    (tmp_path / "my_writers.py").write_text(WRITERS)
+    (tmp_path / "unfinished.py").write_text("class Writer(:")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_writers", None)
+
+
+def test_a_writer_that_does_not_start(my_writers, config, tmp_path, capsys):
+    code, lines = call(capsys, "--config", config, "--log-dir", tmp_path / "run", "runner.logger=my_writers:Closed")
+    expected = "error: runner.logger: writer 'my_writers:Closed' did not start: RuntimeError: no connection"
+    assert (code, lines) == (2, [f"{expected} ({tmp_path}/my_writers.py:4)"])
+    assert not (tmp_path / "run").exists()
+    code, lines = call(capsys, "--config", config, "runner.logger=unfinished:Writer")
+    assert (code, len(lines)) == (2, 1)
+    assert re.search("^error: runner.logger: writer 'unfinished:Writer' cannot be imported: SyntaxError: ", lines[0])
+
+
+def test_a_writer_that_fails_ends_the_run_with_a_save(my_writers, config, tmp_path, capsys):
+    run = tmp_path / "run"
+    code = train.main(
+        ["--config", str(config), "--log-dir", str(run), "runner.logger=my_writers:Breaking", "runner.eval_interval=0"]
+    )
+    lines = capsys.readouterr().err.splitlines()
+    expected = f"error: runner.logger: Breaking failed: KeyError: 'tag' ({tmp_path}/my_writers.py:12)"
+    assert (code, lines) == (2, [expected])
+    # Iteration 3 was under way when the failure was seen.
+    assert Checkpointer(run).iterations("last") == [3]
+    assert [line["iteration"] for line in log(run)] == [1, 2, 3]
 
 
 def test_real_command(config, tmp_path):

@@ -99,10 +99,10 @@ def test_jsonl_cut_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path.write_text('{"iteration": 1}\n{"iteration": 2}\n')
 
     def full_disk(descriptor):
-        raise OSError("no space left")
+        raise OSError(28, "no space left")
 
     monkeypatch.setattr(files.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OSError, match=f"no space left: '{path}'"):
         JsonlWriter(tmp_path, 2)
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
     assert [record["iteration"] for record in records(tmp_path)] == [1, 2]
@@ -161,7 +161,8 @@ def test_a_writer_of_ones_own_is_built_with_keywords(tmp_path):
 def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
     closed = []
     monkeypatch.setattr(JsonlWriter, "close", lambda self: closed.append(self))
-    with pytest.raises(RuntimeError, match="no connection"):
+    expected = rf"^writer '{__name__}:Failing' did not start: RuntimeError: no connection \(.*test_writers\.py:\d+\)$"
+    with pytest.raises(ValueError, match=expected):
         make_writers(f"{__name__}:Failing", tmp_path, {}, 1)
     assert len(closed) == 1
 
@@ -180,6 +181,8 @@ def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
             "'no_such_package:Class' cannot be imported: No module named 'no_such_package'",
         ),
         (f"{__name__}:Absent", "cannot be imported: module .* has no attribute 'Absent'"),
+        (f"{__name__}:SCALARS", "writer .* is {.*}, not a class$"),
+        ("builtins:dict", "has no method write and no close"),
         (":Class", "writer ':Class' is not of the form package.module:Class"),
         ("package:", "writer 'package:' is not of the form package.module:Class"),
         (f"{__name__}:Halved", "has no method close$"),
