@@ -105,11 +105,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def initialize(arguments: argparse.Namespace) -> None:
-    """Joins the other processes if the flags say so. Must come before anything that uses a device.
+    """Joins the other processes if the flags say so, and finds the devices. Must come before anything that uses one.
 
     Raises:
-        ConfigError: some of the three flags are missing, or out of range.
+        ConfigError: some of the three flags are missing or out of range, the others
+            cannot be joined, or JAX finds no device.
     """
+    _join(arguments)
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:  # an assertion where the platform's plugin is not installed
+        chosen = jax.config.jax_platforms
+        place = f"JAX_PLATFORMS={chosen}: " if chosen else ""
+        said = f": {_first_line(error)}" if str(error) else f"; is the jaxlib for {chosen} installed?"
+        raise ConfigError(f"{place}JAX finds no device{said}") from error
+
+
+def _join(arguments: argparse.Namespace) -> None:
     flags = {
         "--coordinator": arguments.coordinator,
         "--num-processes": arguments.num_processes,
@@ -117,7 +129,7 @@ def initialize(arguments: argparse.Namespace) -> None:
     }
     missing = [name for name, value in flags.items() if value is None]
     if arguments.distributed and len(missing) == 3:
-        jax.distributed.initialize()
+        _initialize("--distributed")
         return
     if len(missing) == 3:
         return
@@ -129,7 +141,21 @@ def initialize(arguments: argparse.Namespace) -> None:
         raise ConfigError(
             f"--process-id: {arguments.process_id} is not allowed; it must be in 0..{arguments.num_processes - 1}"
         )
-    jax.distributed.initialize(arguments.coordinator, arguments.num_processes, arguments.process_id)
+    host, _, port = arguments.coordinator.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"--coordinator: {arguments.coordinator!r} is not allowed; it must be HOST:PORT")
+    _initialize("--coordinator", arguments.coordinator, arguments.num_processes, arguments.process_id)
+
+
+def _initialize(flag: str, *arguments) -> None:
+    try:
+        jax.distributed.initialize(*arguments)
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(f"{flag}: the other processes cannot be joined: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def use_compilation_cache() -> None:

@@ -109,6 +109,12 @@ def test_processes_join(parser, joined):
         (["--coordinator", "a:1"], "--num-processes, --process-id: missing; "),
         (["--distributed", "--process-id", "0"], "--coordinator, --num-processes: missing; "),
         (["--coordinator", "a:1", "--num-processes", "0", "--process-id", "0"], "--num-processes: 0 .*>= 1"),
+        (
+            ["--coordinator", "nohost", "--num-processes", "2", "--process-id", "1"],
+            "--coordinator: 'nohost' .*HOST:PORT",
+        ),
+        (["--coordinator", ":12", "--num-processes", "2", "--process-id", "1"], "--coordinator: ':12' .*HOST:PORT"),
+        (["--coordinator", "a:x1", "--num-processes", "2", "--process-id", "1"], "--coordinator: 'a:x1' .*HOST:PORT"),
         (["--coordinator", "a:1", "--num-processes", "2", "--process-id", "-1"], r"--process-id: -1 .*in 0\.\.1"),
     ],
 )
@@ -116,6 +122,25 @@ def test_flags_that_do_not_fit(given, message, parser, joined):
     with pytest.raises(ConfigError, match=message):
         launch.initialize(parser.parse(given))
     assert joined == []
+
+
+def test_processes_that_cannot_be_joined(parser, monkeypatch):
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_: raises(ValueError("coordinator_address?\nmore")))
+    with pytest.raises(ConfigError, match=r"^--distributed: the other processes .* joined: coordinator_address\?$"):
+        launch.initialize(parser.parse(["--distributed"]))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (AssertionError(), r"^JAX_PLATFORMS=([a-z,]+): JAX finds no device; is the jaxlib for \1 installed\?$"),
+        (RuntimeError("Unknown backend\nmore"), "^JAX_PLATFORMS=[a-z,]+: JAX finds no device: Unknown backend$"),
+    ],
+)
+def test_no_device(error, expected, parser, monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: raises(error))
+    with pytest.raises(ConfigError, match=expected):
+        launch.initialize(parser.parse([]))
 
 
 def test_compilation_cache(monkeypatch, tmp_path):
