@@ -40,7 +40,7 @@ class InferencePolicy:
         actor = self._algorithm.groups["actor"]
         obs = obs if isinstance(obs, Mapping) else {name: actor.select(obs, name) for name in actor.names}
         batch = len(obs[actor.names[0]])
-        if self._carry is None:
+        if self._carry is None or (not self._carry and len(self._reset) != batch):  # nothing is kept: any number fits
             self._carry, self._reset = self._algorithm.policy.initial_carry(batch), jnp.ones(batch, bool)
         elif len(self._reset) != batch:
             raise ValueError(f"observations of {batch} environments, but the memories are of {len(self._reset)}; reset")
@@ -49,11 +49,20 @@ class InferencePolicy:
         return mean
 
     def reset(self, dones: Array | None = None) -> None:
-        """Clears the memories of the environments where ``dones[B]`` (bool or 0/1), or of all."""
+        """Clears the memories of the environments where ``dones[B]`` (bool or 0/1), or of all.
+
+        Raises:
+            ValueError: ``dones`` has another shape.
+        """
         if dones is None:
             self._carry = None
-        elif self._carry is not None:
-            self._reset |= jnp.asarray(np.asarray(dones)).astype(bool)
+        elif self._carry:
+            marks = np.asarray(dones).astype(bool)
+            if marks.shape != self._reset.shape:
+                raise ValueError(
+                    f"dones of shape {marks.shape}, but the memories are of {len(self._reset)} environments"
+                )
+            self._reset |= marks
 
     def _step(self, variables: dict, stats: dict, obs: Obs, carry: dict, reset: Array) -> tuple[Array, dict]:
         groups = self._algorithm.pack(stats, obs, groups=self._algorithm.act_groups)
