@@ -60,7 +60,7 @@ def read(path: str | Path) -> dict:
 def parse(text: str, where: str) -> Any:
     """The value of a YAML text, aliases copied; a ``ConfigError`` names ``where`` and the line."""
     try:
-        return plain(yaml.load(text, Loader=_Loader))
+        value = plain(yaml.load(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
@@ -70,6 +70,15 @@ def parse(text: str, where: str) -> Any:
         raise ConfigError(f"{where}, line {line}: not valid YAML: {error.reason}") from None
     except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end
         raise ConfigError(f"{where}: not valid YAML: {error}") from None
+    if _has_null(value):
+        raise ConfigError(f"{where}: a text in it has a null character, which no name or path may have")
+    return value
+
+
+def _has_null(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_null(item) for pair in value.items() for item in pair)
+    return any(map(_has_null, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:

@@ -102,12 +102,24 @@ def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace, held: ExitStac
         for line in _go_on(runner):
             if leader:
                 launch.tell("note", line)
-    try:
-        runner.learn(max(0, config.runner.max_iterations - runner.progress.iteration))
-    except ConfigError:  # a writer did not start: nothing was trained
-        if arguments.resume is None and leader:
-            shutil.rmtree(path, ignore_errors=True)
-        raise
+    begin = runner.progress.iteration
+    if config.runner.max_iterations >= begin:  # else its config stays as it is
+        try:
+            runner.learn(config.runner.max_iterations - begin)
+        except ConfigError:  # a writer did not start: nothing was trained
+            if arguments.resume is None and leader:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+    if leader and runner.progress.iteration == begin and not runner.stopped_by:
+        launch.tell("note", f"nothing was trained: {_spent(runner)}")
+
+
+def _spent(runner: OnPolicyRunner) -> str:
+    """The budget that is spent."""
+    limits, progress = runner.config.runner, runner.progress
+    if limits.max_iterations <= progress.iteration:
+        return f"{progress.iteration} iterations are done, runner.max_iterations is {limits.max_iterations}"
+    return f"{progress.env_steps} env steps are done, runner.max_env_steps is {limits.max_env_steps}"
 
 
 def _go_on(runner: OnPolicyRunner) -> list[str]:

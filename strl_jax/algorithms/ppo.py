@@ -48,14 +48,14 @@ class PPOConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    num_learning_epochs: int = Field(1, ge=1)
-    num_mini_batches: int = Field(1, ge=1)
+    num_learning_epochs: int = Field(1, ge=1, le=2**31 - 2)
+    num_mini_batches: int = Field(1, ge=1, le=2**31 - 2)
     clip_param: Positive = 0.2
     gamma: Fraction = 0.998
     lam: Fraction = 0.95
     value_loss_coef: Coefficient = 1.0
     entropy_coef: Coefficient = 0.0
-    learning_rate: Positive = 1e-3
+    learning_rate: float = Field(1e-3, ge=1e-30, le=1e3)  # beyond it no step is finite
     max_grad_norm: Positive = 1.0
     use_clipped_value_loss: bool = True
     clip_min_std: Positive | tuple[Positive, ...] = 1e-15

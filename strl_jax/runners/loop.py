@@ -58,8 +58,8 @@ class Loop:
         limit = self.runner.config.runner.max_env_steps
         if limit is None:
             return wanted
-        left = limit - self.runner.progress.env_steps
-        return min(wanted, self.first + max(0, math.ceil(left / self.runner.steps_per_iteration)))
+        left = max(0, limit - self.runner.progress.env_steps)
+        return min(wanted, self.first + -(-left // self.runner.steps_per_iteration))  # rounded up, in whole numbers
 
     def run(self) -> None:
         """Trains until the iterations are done, a signal asks to stop or a writer fails, then saves.

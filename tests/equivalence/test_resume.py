@@ -135,7 +135,9 @@ def test_finished_run_has_nothing_to_do(resumed, end, capsys):
     before = (resumed / "metrics.jsonl").read_text()
     with cached_in(resumed.parent / "cache"):
         assert train.main(["--resume", str(resumed), f"runner.max_iterations={end}"]) == 0
-    assert f"{end} iterations" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert f"{end} iterations" in captured.out
+    assert captured.err == f"note: nothing was trained: {end} iterations are done, runner.max_iterations is {end}\n"
     assert (resumed / "metrics.jsonl").read_text() == before
 
 

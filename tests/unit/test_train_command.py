@@ -336,6 +336,22 @@ def test_a_writer_that_fails_ends_the_run_with_a_save(my_writers, config, tmp_pa
     assert [line["iteration"] for line in log(run)] == [1, 2, 3]
 
 
+def test_budgets_that_are_spent(saved, tmp_path, capsys):
+    path = tmp_path / "run"
+    shutil.copytree(saved, path)
+    code = train.main(["--resume", str(path), "runner.max_iterations=2", f"runner.max_env_steps={'9' * 400}"])
+    assert (code, capsys.readouterr().err) == (0, "")
+    before = (path / "config.yaml").read_text()
+    code = train.main(["--resume", str(path), "runner.max_iterations=1"])
+    note = "note: nothing was trained: 2 iterations are done, runner.max_iterations is 1\n"
+    assert (code, capsys.readouterr().err) == (0, note)
+    assert (path / "config.yaml").read_text() == before
+    # 2 iterations x 4 steps x 4 environments = 32
+    code = train.main(["--resume", str(path), "runner.max_iterations=9", "runner.max_env_steps=32"])
+    note = "note: nothing was trained: 32 env steps are done, runner.max_env_steps is 32\n"
+    assert (code, capsys.readouterr().err) == (0, note)
+
+
 def test_real_command(config, tmp_path):
     code, out, err = run("--config", config, "algorithm.gama=0.9", cache=tmp_path / "cache")
     assert (code, out) == (2, "")
