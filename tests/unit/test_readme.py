@@ -18,11 +18,17 @@ import yaml
 from strl_jax import bench, config, config_schema, train
 from strl_jax.algorithms.schedules import SCHEDULES
 from strl_jax.config_policies import FIELDS, EncoderKwargs, MlpKwargs
+from strl_jax.interop import export, torch_checkpoint
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = re.compile(r"(<!-- config reference: .*? -->\n)(.*?)(<!-- end of config reference -->)", re.DOTALL)
-COMMANDS = {"strl_jax.train": train.parse, "strl_jax.bench": bench.parse}
+COMMANDS = {
+    "strl_jax.train": train.parse,
+    "strl_jax.bench": bench.parse,
+    "strl_jax.interop.torch_checkpoint": torch_checkpoint.parse,
+    "strl_jax.interop.export": export.parse,
+}
 
 
 def blocks(language: str) -> list[str]:
