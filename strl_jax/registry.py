@@ -1,5 +1,6 @@
 """From a config to objects: environments and classes by their names."""
 
+import contextlib
 import importlib
 import inspect
 import math
@@ -158,7 +159,8 @@ def _group(config: Config, env: Env, group: str) -> Segments:
 
 
 def _brax_env(rest: str, kwargs: dict) -> Env:
-    from strl_jax.envs.brax import BraxEnv  # Brax takes seconds to import
+    with contextlib.redirect_stdout(None):  # mujoco.mjx prints that it lacks warp, which nothing here needs
+        from strl_jax.envs.brax import BraxEnv  # Brax takes seconds to import
 
     name, _, backend = rest.partition(":")
     return BraxEnv(name, backend or "mjx", **kwargs)

@@ -2,6 +2,7 @@
 
 import math
 import re
+import subprocess
 import sys
 
 import pytest
@@ -57,6 +58,14 @@ def test_brax(name):
     env = registry.make_env(EnvConfig(name=name))
     assert isinstance(env, BraxEnv)
     assert env.action_size == 1
+
+
+def test_brax_is_imported_without_a_word():
+    """mujoco.mjx prints what it lacks when it is first imported."""
+    code = "from strl_jax import config, registry; registry.make_env(config.EnvConfig(name='brax:fast:none'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert "unknown Brax backend 'none'" in done.stderr
 
 
 def test_import_path(my_module):
