@@ -46,13 +46,11 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[
     warnings = config_legacy.translate(data)
     given = {}
     for text in overrides:
-        key, value = config_yaml.parse_override(text)
-        key = config_legacy.RENAMED.get(key, key)
-        if key in config_legacy.DROPPED:
-            warnings.append(config_legacy.warning(key, config_legacy.DROPPED[key]))
-            continue
-        _set(data, key, value, text)
-        given[key] = text
+        values, lines = config_legacy.translate_override(*config_yaml.parse_override(text))
+        warnings += lines
+        for key, value in values:
+            _set(data, key, value, text)
+            given[key] = text
     return _validate(data, given), warnings
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from strl_jax.config_coerce import find_model, plain
 
 MAX_LINES = 10
+FORMS = {r"^[^/\x00]*$": "a string without a /", r"^\d+$": "digits"}  # patterns in words
 HERE = os.path.dirname(__file__) + os.sep
 
 
@@ -89,7 +90,20 @@ def problems_of(error: ValidationError, data: dict, model: type[BaseModel]) -> l
     places: dict[tuple, list[dict]] = {}
     for details in error.errors(include_url=False):
         places.setdefault(_path(details, data), []).append(details)
-    return [Problem(path, _text(path, found, model)) for path, found in places.items()]
+    return [_placed(Problem(path, _text(path, found, model)), data) for path, found in places.items()]
+
+
+def _placed(problem: Problem, data: Any) -> Problem:
+    """A fault of the whole config at the place that its text begins with, if it does."""
+    key, colon, text = problem.text.partition(": ")
+    if problem.path or not colon:
+        return problem
+    path = tuple(key.split("."))
+    for name in path:
+        if not isinstance(data, dict) or name not in data:
+            return problem
+        data = data[name]
+    return Problem(path, text)
 
 
 def deepest(problems: Sequence[Problem]) -> list[Problem]:
@@ -161,6 +175,8 @@ def _allowed(details: dict) -> str:
     ):
         if kind == name:
             return f"{sign} {next(iter(context.values())):.12g}"
+    if kind == "string_pattern_mismatch":
+        return FORMS.get(context["pattern"], f"a string that matches {context['pattern']}")
     plain = {
         "float_type": "a number",
         "finite_number": "a finite number",

@@ -64,6 +64,19 @@ def translate(data: dict) -> list[str]:
     return warnings
 
 
+def translate_override(key: tuple[str, ...], value: Any) -> tuple[list[tuple[tuple[str, ...], Any]], list[str]]:
+    """An override as what it means here, and the warnings; ``value`` may be a section with keys to move or drop."""
+    key = RENAMED.get(key, key)
+    if key in DROPPED:
+        return [], [warning(key, DROPPED[key])]
+    if len(key) > 1 or not isinstance(value, dict):
+        return [(key, value)], []
+    data = {key[0]: value}
+    warnings = translate(data)
+    moved = [((section, name), data[section][name]) for section in data if section != key[0] for name in data[section]]
+    return [(key, data[key[0]]), *moved], warnings
+
+
 def warning(path: tuple[str, ...], why: str) -> str:
     """The line for a key that is dropped."""
     return f"{dotted(path)}: ignored; {why}"

@@ -31,6 +31,9 @@ _Loader.add_implicit_resolver(
 )
 
 
+FORMS = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+
+
 def read(path: str | Path) -> dict:
     """The mapping in a YAML file.
 
@@ -50,7 +53,7 @@ def read(path: str | Path) -> dict:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     data = parse(text, str(path))
     if not isinstance(data, dict):
-        found = "empty" if data is None else f"a {type(data).__name__}"
+        found = "empty" if data is None else FORMS.get(type(data), "a single value")
         raise ConfigError(
             f"{path}: a config is a mapping of sections (env, policy, algorithm, runner); this is {found}"
         )

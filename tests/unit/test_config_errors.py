@@ -188,7 +188,9 @@ def test_long_values_and_line_ends_stay_on_one_line():
     [
         ("", ": a config is a mapping of sections (env, policy, algorithm, runner); this is empty"),
         ("- 1\n- 2\n", "this is a list"),
-        ("just words", "this is a str"),
+        ("just words", "this is a text"),
+        ("3", "this is a number"),
+        ("2026-03-01", "this is a single value"),
         ("env:\n  name: a\nseed: [1,\n", ", line 4: not valid YAML: expected the node content, but found"),
         ("env:\n  name: a\n  num_envs: 1\n  name: b\n", ", line 4: not valid YAML: key 'name' stands twice"),
         ("seed: 1\n---\nseed: 2\n", ", line 2: not valid YAML: but found another document"),
@@ -242,6 +244,7 @@ def test_files_that_cannot_be_read(tmp_path):
             "policy.actor_hidden_dims=[8, x]",
             "override 'policy.actor_hidden_dims=[8, x]': policy.actor_hidden_dims.1: 'x",
         ),
+        ("runner.run_name=a/b", "runner.run_name: 'a/b' is not allowed; it must be a string without a /"),
         ("gamma=0.9", "override 'gamma=0.9': gamma: unknown key; nearest is algorithm.gamma"),
         ("env=", "env.name: it is missing and has no default"),
     ],
@@ -253,3 +256,12 @@ def test_bad_overrides(tmp_path, override, expected):
         load(path, [override])
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_fault_of_the_whole_config_names_the_override(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("env: {name: 'probe:constant', num_envs: 4}")
+    with pytest.raises(ConfigError) as caught:
+        load(path, ["seed=3", "algorithm.num_mini_batches=7"])  # 24 steps x 4 environments = 96 samples
+    expected = "override 'algorithm.num_mini_batches=7': algorithm.num_mini_batches: 7 does not divide the 96 samples"
+    assert str(caught.value).startswith(expected)

@@ -148,3 +148,13 @@ def test_legacy_names_work_on_the_command_line(tmp_path):
     assert config.runner.max_iterations == 4
     assert config.runner.policy_class_name == "ActorCriticRecurrent"
     assert warnings == [f"runner.load_run: {RESUME}"]
+
+
+def test_legacy_names_work_inside_an_override(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("{env: {name: 'probe:constant'}, policy: {activation: relu}, runner: {run_name: a}}")
+    config, warnings = load(path, ["runner={load_run: -1}", "policy={class_name: ActorCriticRecurrent}"])
+    assert config.runner.policy_class_name == "ActorCriticRecurrent"
+    assert config.policy.activation == "elu"  # an override replaces what it names
+    assert config.runner.run_name == ""
+    assert warnings == ["runner.load_run: " + RESUME]
