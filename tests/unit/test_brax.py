@@ -1,5 +1,7 @@
 """The adapter of Brax environments."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,8 @@ from brax import envs as brax_envs
 from brax.envs.base import State
 from flax import struct
 
+from strl_jax import registry
+from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs.brax import BraxEnv
 from strl_jax.envs.episode import EpisodeEnv
 
@@ -157,6 +161,66 @@ def test_an_environment_that_fails_in_its_functions(function, monkeypatch):
     monkeypatch.setitem(brax_envs._envs, "old", Old)
     with pytest.raises(ValueError, match=r"'old' on 'spring' does not work: TypeError: .*low.*test_brax\.py:\d+\)$"):
         BraxEnv("old", "spring")
+
+
+def test_an_array_observation_is_cut_into_components():
+    env = BraxEnv("ant", "spring", {"height": 1, "posture": 12, "velocity": 14})
+    assert env.observation_shapes == {"height": (1,), "posture": (12,), "velocity": (14,)}  # 1 + 12 + 14 = 27
+    shapes = jax.eval_shape(env.reset, jax.random.split(jax.random.key(0), 3))
+    after = jax.eval_shape(env.step, shapes, jax.ShapeDtypeStruct((3, 8), jnp.float32))
+    for state in (shapes, after):
+        found = {name: value.shape for name, value in state.obs.items()}
+        assert found == {"height": (3, 1), "posture": (3, 12), "velocity": (3, 14)}
+
+
+class Flat(Fake):
+    """The same with an array: steps, two actions, command."""
+
+    def _state(self, command, action, info, done):
+        state = super()._state(command, action, info, done)
+        return state.replace(obs=jnp.concatenate([state.obs["state"], state.obs["privileged"]]))
+
+
+def test_components_are_cut_in_their_order(monkeypatch):
+    monkeypatch.setitem(brax_envs._envs, "flat", Flat)
+    env = BraxEnv("flat", "spring", {"steps": 1, "actions": 2, "command": 1})
+    start = env.reset(jax.random.split(jax.random.key(0), 2))
+    obs = env.step(start, jnp.array([[0.5, -0.25], [1.0, 0.0]])).obs
+    assert obs["steps"].tolist() == [[1.0], [1.0]]
+    assert obs["actions"].tolist() == [[0.5, -0.25], [1.0, 0.0]]
+    np.testing.assert_array_equal(obs["command"][:, 0], _unpacked(env, start, 2).info["command"])
+
+
+@pytest.mark.parametrize(
+    ("name", "components", "expected"),
+    [
+        (
+            "inverted_pendulum",
+            {"cart": 1, "pole": 2},
+            "components are {'cart': 1, 'pole': 2}; the sizes must add up to the observation's 4",
+        ),
+        (
+            "inverted_pendulum",
+            {"cart": 5, "pole": -1},
+            "components are {'cart': 5, 'pole': -1}; the sizes must add up to the observation's 4",
+        ),
+        (
+            "inverted_pendulum",
+            {"cart": 2.0, "pole": 2},
+            "components are {'cart': 2.0, 'pole': 2}; the sizes must add up to the observation's 4",
+        ),
+        ("inverted_pendulum", {}, "components are {}; the sizes must add up to the observation's 4"),
+        ("fake", {"state": 4}, "the observation has components of its own: privileged, state; it takes no components"),
+    ],
+)
+def test_components_that_do_not_fit(fake, name, components, expected):
+    with pytest.raises(ValueError, match=re.escape(expected)) as caught:
+        BraxEnv(name, "spring", components)
+    assert str(caught.value) == expected
+    kwargs = {"components": components}
+    with pytest.raises(ConfigError) as caught:
+        registry.make_env(EnvConfig(name=f"brax:{name}:spring", kwargs=kwargs))
+    assert str(caught.value) == f"env.kwargs: {kwargs} is not allowed; {expected}"
 
 
 @pytest.mark.slow

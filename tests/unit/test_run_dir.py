@@ -132,3 +132,29 @@ def test_a_config_json_of_garbage_is_replaced(config, tmp_path):
     (path / "config.json").write_bytes(b"\xff\xfe\x00")
     run_dir.write_config(path, config)
     assert json.loads((path / "config.json").read_text()) == to_dict(config)
+
+
+class Robot:
+    """An environment's units; actions may have one scale each."""
+
+    def __init__(self, action_scale):
+        self.action_scale, self.lin_vel_scale = action_scale, 2.0
+
+
+@pytest.mark.parametrize(
+    ("env", "scale", "lin_vel"),
+    [
+        (object(), 1.0, 1.0),
+        (Robot(0.25), 0.25, 2.0),
+        (Robot([0.25, 0.5]), [0.25, 0.5], 2.0),
+        (Robot((0.25, 0.5)), [0.25, 0.5], 2.0),
+    ],
+)
+def test_units_stand_in_config_json(env, scale, lin_vel, config, tmp_path):
+    path = run_dir.create(tmp_path / "run", config, run_dir.units(env))
+    expected = {
+        "control": {"action_scale": scale},
+        "normalization": {"obs_scales": {"lin_vel": lin_vel}},
+    }
+    assert json.loads((path / "config.json").read_text()) == to_dict(config) | expected
+    assert yaml.safe_load((path / "config.yaml").read_text()) == to_dict(config)  # which a resume reads
