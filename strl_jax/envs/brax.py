@@ -126,7 +126,7 @@ def _check_sizes(sizes: Mapping[str, int] | None, obs) -> dict[str, int]:
         return {}
     if isinstance(obs, Mapping):
         raise ValueError(f"the observation has components of its own: {', '.join(obs)}; it takes no components")
-    whole = all(type(size) is int and size > 0 for size in sizes.values())
+    whole = isinstance(sizes, Mapping) and all(type(size) is int and size > 0 for size in sizes.values())
     if not whole or sum(sizes.values()) != obs.shape[-1]:
-        raise ValueError(f"components are {dict(sizes)}; the sizes must add up to the observation's {obs.shape[-1]}")
+        raise ValueError(f"components are {sizes}; the sizes must add up to the observation's {obs.shape[-1]}")
     return dict(sizes)
