@@ -73,6 +73,8 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     with ExitStack() as held:
         try:
             registry.check_trains(config, runner.algorithm.policy)
+            if arguments.resume is None:
+                runner.check_start()
             _learn(runner, arguments, held)
         finally:
             runner.close()

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from brax import envs
 
-from strl_jax.config_errors import raised
 from strl_jax.envs.base import Env, finite
 from strl_jax.envs.live import LiveLeaves
 from strl_jax.types import Array, EnvState
@@ -51,7 +50,8 @@ class BraxEnv(Env):
             self.dt = float(self._env.dt)
         self.episode_length = 1000
         self._sizes = _check_sizes(components, shapes.obs)
-        self.observation_shapes = {key: value.shape for key, value in _shapes(shapes.obs, self._sizes).items()}
+        named = jax.eval_shape(lambda obs: _components(obs, self._sizes), shapes.obs)  # in the order of the letters
+        self.observation_shapes = {key: named[key].shape for key in self._sizes or named}
         action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
         with _told(f"Brax environment {name!r} on {backend!r}"):
             self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
@@ -104,7 +104,8 @@ def _told(which: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{which} does not work: {raised(error)}") from error
+        message = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"{which} does not work: {type(error).__name__}: {message}") from error
 
 
 def _components(obs, sizes: Mapping[str, int]) -> dict[str, Array]:
@@ -115,10 +116,6 @@ def _components(obs, sizes: Mapping[str, int]) -> dict[str, Array]:
         return {"state": obs}
     ends = itertools.accumulate(sizes.values())
     return {name: obs[..., end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
-
-
-def _shapes(obs, sizes: Mapping[str, int]) -> dict[str, jax.ShapeDtypeStruct]:
-    return jax.eval_shape(lambda x: _components(x, sizes), obs)
 
 
 def _check_sizes(sizes: Mapping[str, int] | None, obs) -> dict[str, int]:

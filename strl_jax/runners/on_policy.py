@@ -19,7 +19,7 @@ from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.runners.sub_policies import make_mutex
-from strl_jax.runners.transfer import load_policy
+from strl_jax.runners.transfer import load_policy, read_policy
 from strl_jax.sharding import make_mesh, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
@@ -129,6 +129,18 @@ class OnPolicyRunner:
             )
         if jax.process_index() == 0:
             run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
+
+    def check_start(self) -> None:
+        """Whether the run that ``runner.init_from`` names can be read, known before anything is written.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        if self.config.runner.init_from is not None:
+            try:
+                read_policy(self.config.runner.init_from)
+            except checkpoint.CheckpointError as error:
+                raise ConfigError(f"runner.init_from: {error}") from None
 
     def start_states(self, random_lengths: bool) -> list[str]:
         """Begins a new run: fresh states, with the policy of ``runner.init_from`` if there is one.

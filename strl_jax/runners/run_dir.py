@@ -6,8 +6,10 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
@@ -31,10 +33,10 @@ def units(env) -> dict:
     An environment may have ``action_scale`` (one number or one for each action) and
     ``lin_vel_scale``; without them they are 1.
     """
-    scale = getattr(env, "action_scale", 1.0)
+    action, lin_vel = (np.asarray(getattr(env, name, 1.0), float) for name in ("action_scale", "lin_vel_scale"))
     return {
-        "control": {"action_scale": list(scale) if isinstance(scale, Sequence) else scale},
-        "normalization": {"obs_scales": {"lin_vel": getattr(env, "lin_vel_scale", 1.0)}},
+        "control": {"action_scale": action.tolist()},
+        "normalization": {"obs_scales": {"lin_vel": lin_vel.tolist()}},
     }
 
 

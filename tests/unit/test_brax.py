@@ -159,7 +159,7 @@ def test_an_environment_that_fails_in_its_functions(function, monkeypatch):
 
     monkeypatch.setattr(Old, function, lambda *arguments: jnp.clip(jnp.zeros(2), low=0.0))
     monkeypatch.setitem(brax_envs._envs, "old", Old)
-    with pytest.raises(ValueError, match=r"'old' on 'spring' does not work: TypeError: .*low.*test_brax\.py:\d+\)$"):
+    with pytest.raises(ValueError, match=r"'old' on 'spring' does not work: TypeError: .*'low'$"):
         BraxEnv("old", "spring")
 
 
@@ -184,6 +184,7 @@ class Flat(Fake):
 def test_components_are_cut_in_their_order(monkeypatch):
     monkeypatch.setitem(brax_envs._envs, "flat", Flat)
     env = BraxEnv("flat", "spring", {"steps": 1, "actions": 2, "command": 1})
+    assert list(env.observation_shapes) == ["steps", "actions", "command"]
     start = env.reset(jax.random.split(jax.random.key(0), 2))
     obs = env.step(start, jnp.array([[0.5, -0.25], [1.0, 0.0]])).obs
     assert obs["steps"].tolist() == [[1.0], [1.0]]

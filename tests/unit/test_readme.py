@@ -119,7 +119,7 @@ def test_every_python_block_runs_in_a_test():
 @pytest.mark.parametrize("words", own_commands(), ids=" ".join)
 def test_command_parses_and_its_config_is_valid(words, project):
     arguments = COMMANDS[words[0]](words[1:])
-    if arguments.config is not None:
+    if getattr(arguments, "config", None) is not None:
         _, warnings = config.load(arguments.config, arguments.overrides)
         assert warnings == []
 
