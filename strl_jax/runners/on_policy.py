@@ -19,7 +19,7 @@ from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.runners.sub_policies import make_mutex
-from strl_jax.runners.transfer import load_policy, read_policy
+from strl_jax.runners.transfer import BY_COMPONENT, find_manipulator, load_policy, read_policy
 from strl_jax.sharding import make_mesh, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
@@ -131,14 +131,17 @@ class OnPolicyRunner:
             run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
 
     def check_start(self) -> None:
-        """Whether the run that ``runner.init_from`` names can be read, known before anything is written.
+        """Whether what ``runner.init_from`` and ``ckpt_manipulator`` name is there, known before anything is written.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: it is not, or cannot be read.
         """
-        if self.config.runner.init_from is not None:
+        settings = self.config.runner
+        if settings.ckpt_manipulator != BY_COMPONENT:
+            find_manipulator(settings.ckpt_manipulator)
+        if settings.init_from is not None:
             try:
-                read_policy(self.config.runner.init_from)
+                read_policy(settings.init_from)
             except checkpoint.CheckpointError as error:
                 raise ConfigError(f"runner.init_from: {error}") from None
 

@@ -54,7 +54,7 @@ def load_policy(
         CheckpointError: nothing there to read, or what the function returns does not fit.
         ConfigError: the import path leads to no function.
     """
-    function = None if manipulator == BY_COMPONENT else _function(manipulator)
+    function = None if manipulator == BY_COMPONENT else find_manipulator(manipulator)
     place = jax.tree.leaves(train_state.params)[0].sharding
     source, variables, stats, meta = read_policy(run_dir, kind, place)
     fresh = jax.device_get({"policy": train_state.params["policy"], "stats": train_state.stats})
@@ -359,7 +359,7 @@ def _algorithm(run_dir: Path, meta: dict) -> Algorithm:
     return registry.ALGORITHMS[config.runner.algorithm_class_name](config, policy, groups)
 
 
-def _function(manipulator: str | Manipulator) -> Manipulator:
+def find_manipulator(manipulator: str | Manipulator) -> Manipulator:
     """The function at ``pkg.mod:function``, or the one given."""
     if not isinstance(manipulator, str):
         return manipulator

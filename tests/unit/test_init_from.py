@@ -109,3 +109,4 @@ def test_what_no_run_starts_from(runner, expected, source, tmp_path, capsys):
     assert err[0].startswith("error: ")
     assert expected.format(folder=tmp_path) in err[0]
     assert [line for line in out if line.startswith("it ")] == []
+    assert not (tmp_path / "run").exists()
