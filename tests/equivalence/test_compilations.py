@@ -82,11 +82,16 @@ class EmptyLeaf(Env):
         return state.replace(physics=(state.physics, empty))
 
 
+@pytest.mark.skipif(
+    jax.__version__.startswith("0.11."),
+    reason="XLA's CPU compiler crashes on sharded leaves of size zero in jaxlib 0.11",
+)
 @pytest.mark.parametrize("compat", [Compat(), Compat.st_rl()], ids=["default", "st_rl"])
 def test_probe(compat):
     check(EpisodeEnv(EmptyLeaf(), 3), compat, num_envs=8, num_steps=2)
 
 
+@pytest.mark.slow
 def test_mjx():
     from strl_jax.envs.brax import BraxEnv  # takes seconds to import
 

@@ -12,7 +12,10 @@ from strl_jax.sharding import make_mesh
 T, B = 6, 4
 
 
-@pytest.mark.parametrize("compat", [Compat(), Compat.st_rl()], ids=["default", "st_rl"])
+ST_RL = pytest.param(Compat.st_rl(), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("compat", [Compat(), ST_RL], ids=["default", "st_rl"])
 def test_host_loop_is_scan(compat):
     """With episodes that end, time out and break, and all statistics on."""
     env = make_env("nan", 2, probability=0.3)

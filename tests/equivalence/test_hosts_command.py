@@ -9,6 +9,8 @@ from commands import finish, log, run, settings, start, untimed, write
 
 from strl_jax.runners.checkpoint import Checkpointer
 
+pytestmark = pytest.mark.slow  # four processes that compile
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

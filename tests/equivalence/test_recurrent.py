@@ -73,7 +73,7 @@ def run(algorithm: Algorithm, devices: int, plan):
     return step(train_state, made_up(algorithm, train_state), jnp.asarray(plan))
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("lstm", 1), ("gru", 2)])
+@pytest.mark.parametrize(("kind", "layers"), [("lstm", 1), pytest.param("gru", 2, marks=pytest.mark.slow)])
 def test_one_device_is_four(kind, layers):
     """Two environments a shard, one in each minibatch, in another order on each; two epochs."""
     algorithm = with_memory(
@@ -95,7 +95,11 @@ def test_one_device_is_four(kind, layers):
     assert metrics["skipped"] == 0
 
 
-@pytest.mark.parametrize(("kind", "compat"), [("lstm", Compat()), ("gru", Compat.st_rl())], ids=["default", "st_rl"])
+@pytest.mark.parametrize(
+    ("kind", "compat"),
+    [("lstm", Compat()), pytest.param("gru", Compat.st_rl(), marks=pytest.mark.slow)],
+    ids=["default", "st_rl"],
+)
 def test_host_loop_is_scan(kind, compat):
     """With episodes that end, time out and break."""
     env = make_env("nan", 2, probability=0.3)

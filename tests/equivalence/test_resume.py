@@ -142,7 +142,9 @@ def test_finished_run_has_nothing_to_do(resumed, end, capsys):
     assert (resumed / "metrics.jsonl").read_text() == before
 
 
-def test_second_signal_ends_a_compilation(folder, config):
+@pytest.fixture(scope="module")
+def never(folder, config):
+    """The run that two signals ended while it compiled, and its exit code."""
     process = start("--config", config, "--log-dir", folder / "never", cache=folder / "empty")
     try:
         while not (folder / "never" / "metrics.jsonl").exists():  # opened before the compiler is waited for
@@ -150,13 +152,18 @@ def test_second_signal_ends_a_compilation(folder, config):
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline().startswith("SIGINT: stops after this iteration; a second one exits at once")
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 128 + signal.SIGINT
+        code = process.wait(10)
     finally:
         finish(process)
+    return folder / "never", code
 
 
-def test_run_stopped_before_its_first_checkpoint_starts_again(folder, cache, capsys):
-    never = folder / "never"
+def test_second_signal_ends_a_compilation(never):
+    assert never[1] == 128 + signal.SIGINT
+
+
+def test_run_stopped_before_its_first_checkpoint_starts_again(never, cache, capsys):
+    never, _ = never
     with cached_in(cache):
         assert train.main(["--resume", str(never), "runner.max_iterations=1", "runner.eval_interval=0"]) == 0
     note = "note: the run was stopped before its first checkpoint; it starts from its beginning\n"

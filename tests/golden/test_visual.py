@@ -18,7 +18,7 @@ FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
 FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
 
 
-@pytest.fixture(params=["exp", "exp64"], ids=["float32", "float64"])
+@pytest.fixture(params=["exp", pytest.param("exp64", marks=pytest.mark.slow)], ids=["float32", "float64"])
 def precision(request):
     """Prefix of the expected keys, dtype, tolerance."""
     double = request.param == "exp64"

@@ -48,7 +48,7 @@ def episodes(algorithm, train_state):
     return jax.jit(algorithm.policy.apply)(train_state.params["policy"], groups, carry, reset)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 def test_memory_keeps_the_sign(kind):
     algorithm, train_state, mean_return = train(MemoryStage(kind, 16))
     assert mean_return > -0.05  # the noise of the actions included
@@ -61,6 +61,7 @@ def test_memory_keeps_the_sign(kind):
     np.testing.assert_allclose(output.value, np.repeat(-(GAMMA**to_go) * std**2, 2, axis=1), atol=0.05)
 
 
+@pytest.mark.slow
 def test_no_memory_loses_the_sign():
     """The best it can do is 0, whose return is -1; and of the steps it tells only the first from the others."""
     algorithm, train_state, mean_return = train(None)

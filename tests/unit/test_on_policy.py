@@ -195,6 +195,8 @@ def test_budget_of_env_steps(second):
 
 
 def test_policy_outlives_further_training(second):
+    if second.train_state is None:
+        second.learn(1)
     policy, observation = second.get_inference_policy(), np.ones((1, 3), np.float32)
     before = policy(observation)
     second.progress = Progress()
