@@ -96,9 +96,18 @@ def _encoders(policy: PolicyConfig, actor: Segments) -> tuple[EncoderStage, ...]
 
 
 def _critic_encoders(policy: PolicyConfig, critic: Segments) -> tuple[EncoderStage, ...] | str:
-    if not has(policy, EncoderFields) or policy.critic_encoder_component_names is None:
+    if not has(policy, EncoderFields):
         return ()
-    if policy.critic_encoder_component_names == "shared":
+    names = policy.critic_encoder_component_names
+    for key in ("critic_encoder_class_name", "critic_encoder_kwargs") if names in (None, "shared") else ():
+        if getattr(policy, key) is not None:
+            raise ConfigError(
+                f"policy.{key}: not allowed where critic_encoder_component_names is {names or 'null'}; "
+                "the critic has no encoders of its own"
+            )
+    if names is None:
+        return ()
+    if names == "shared":
         _check_components("policy.encoder_component_names", policy.encoder_component_names, critic, " of the critic")
         return "shared"
     classes = policy.critic_encoder_class_name or policy.encoder_class_name

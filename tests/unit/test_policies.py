@@ -402,6 +402,22 @@ def of_actor(key: str, name: str, near: str) -> str:
             | {"critic_encoder_component_names": ["height"], "critic_encoder_class_name": ["MlpModel", "MlpModel"]},
             "policy.critic_encoder_class_name: 2 for 1 components; it must be one, or one for each",
         ),
+        (
+            "EncoderActorCritic",
+            {"encoder_component_names": ["height"], "critic_encoder_class_name": "MlpModel"},
+            "policy.critic_encoder_class_name: not allowed where critic_encoder_component_names is null; "
+            "the critic has no encoders of its own",
+        ),
+        (
+            "EncoderActorCritic",
+            {
+                "encoder_component_names": ["height"],
+                "critic_encoder_component_names": "shared",
+                "critic_encoder_kwargs": {"hidden_sizes": 3},
+            },
+            "policy.critic_encoder_kwargs: not allowed where critic_encoder_component_names is shared; "
+            "the critic has no encoders of its own",
+        ),
         # networks and images
         (
             "EncoderActorCritic",
