@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from strl_jax import bench, config, config_schema, train
+from strl_jax.algorithms.estimator import EstimatorFields
 from strl_jax.algorithms.schedules import SCHEDULES
 from strl_jax.config_policies import FIELDS, EncoderKwargs, MlpKwargs
 from strl_jax.interop import export, torch_checkpoint
@@ -171,6 +172,9 @@ def config_reference() -> str:
     for key, model in (sections | {"runner": "RunnerConfig", "compat": "Compat"}).items():
         tables.append(f"### `{key}`\n\n" + table(schema["$defs"][model]))
         tables += class_tables() if key == "policy" else []
+        if key == "algorithm":
+            own = table(config_schema.json_schema(EstimatorFields))
+            tables.append("### `algorithm` of EstimatorPPO\n\nWhat it takes besides.\n\n" + own)
     return "\n" + "\n".join(tables) + "\n"
 
 
