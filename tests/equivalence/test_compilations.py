@@ -86,7 +86,9 @@ class EmptyLeaf(Env):
     jax.__version__.startswith("0.11."),
     reason="XLA's CPU compiler crashes on sharded leaves of size zero in jaxlib 0.11",
 )
-@pytest.mark.parametrize("compat", [Compat(), Compat.st_rl()], ids=["default", "st_rl"])
+@pytest.mark.parametrize(
+    "compat", [Compat(), pytest.param(Compat.st_rl(), marks=pytest.mark.slow)], ids=["default", "st_rl"]
+)
 def test_probe(compat):
     check(EpisodeEnv(EmptyLeaf(), 3), compat, num_envs=8, num_steps=2)
 

@@ -48,7 +48,8 @@ def episodes(algorithm, train_state):
     return jax.jit(algorithm.policy.apply)(train_state.params["policy"], groups, carry, reset)
 
 
-@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_memory_keeps_the_sign(kind):
     algorithm, train_state, mean_return = train(MemoryStage(kind, 16))
     assert mean_return > -0.05  # the noise of the actions included

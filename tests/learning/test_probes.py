@@ -96,7 +96,7 @@ def test_action_finds_its_target(trainer):
     np.testing.assert_allclose(value, [-(std**2)], atol=0.05)  # E[(a - target)^2] = std^2 at the target
 
 
-@pytest.mark.parametrize("fixture", ["trainer", "st_rl_trainer"])
+@pytest.mark.parametrize("fixture", ["trainer", pytest.param("st_rl_trainer", marks=pytest.mark.slow)])
 def test_action_depends_on_the_observation(fixture, request):
     trainer = request.getfixturevalue(fixture)
     _, mean, std = _answers(trainer, trainer.train("state_action")[0], OPPOSITE)
@@ -115,6 +115,7 @@ def test_timeout_credits_the_terminal_observation(trainer):
     np.testing.assert_allclose(value, [2 / 3, 4 / 3], atol=0.05)
 
 
+@pytest.mark.slow
 def test_st_rl_credits_the_observation_before_the_timeout(st_rl_trainer):
     value, _, _ = _answers(st_rl_trainer, st_rl_trainer.train("cycle")[0], OPPOSITE)
     # One-step episodes: V(1) = 1 + 0.5 V(1), V(-1) = 0 + 0.5 V(-1)

@@ -453,6 +453,7 @@ def started():
     made.close()
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_another(trained, started):
     fresh = started.train_state
     state, lines = load_policy(trained.log_dir, started.algorithm, fresh)
