@@ -110,8 +110,9 @@ def _critic_encoders(policy: PolicyConfig, critic: Segments) -> tuple[EncoderSta
     if names == "shared":
         _check_components("policy.encoder_component_names", policy.encoder_component_names, critic, " of the critic")
         return "shared"
-    classes = policy.critic_encoder_class_name or policy.encoder_class_name
-    options = policy.critic_encoder_kwargs or policy.encoder_kwargs
+    own_class, own_options = policy.critic_encoder_class_name, policy.critic_encoder_kwargs
+    classes = policy.encoder_class_name if own_class is None else own_class
+    options = policy.encoder_kwargs if own_options is None else own_options
     return _encoder_list("critic_", policy.critic_encoder_component_names, classes, options, policy, critic)
 
 

@@ -180,8 +180,8 @@ def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutSt
     """Value ``[B]`` of the observation after the last step; the critic's memory is read, not moved."""
     value, ahead = algorithm.value(params, groups, end.carry, end.reset)
     if algorithm.compat.advance_critic_memory and algorithm.policy.is_recurrent:
-        going = 1.0 - end.reset[:, None, None]
-        cleared = jax.tree.map(lambda leaf: leaf * going, end.carry)
+        ended = end.reset[:, None, None]
+        cleared = jax.tree.map(lambda leaf: jnp.where(ended, 0.0, leaf), end.carry)
         end = end.replace(carry=cleared | ahead, reset=jnp.zeros_like(end.reset))
     return value, end
 

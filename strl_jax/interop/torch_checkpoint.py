@@ -83,6 +83,7 @@ def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[
         fresh, runner.rollout_state = runner.fresh_states(config.runner.init_at_random_ep_len)
         runner.train_state = _place(fresh, parts)
         runner.progress.iteration = int(parts["iteration"])
+        runner.progress.env_steps = runner.progress.iteration * runner.steps_per_iteration  # the file does not say
         _write(runner, out)
     finally:
         runner.close()

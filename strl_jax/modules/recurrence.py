@@ -55,7 +55,7 @@ def run(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry
 def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry):
     def step(carry, now):
         x, keep = now
-        carry = _scaled(carry, keep)
+        carry = _kept(carry, keep)
         gates = _join(kind, x, carry["hidden"] @ weight + bias)
         carry = CELLS[kind](gates, carry)
         return carry, (carry, gates)
@@ -70,7 +70,7 @@ def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, 
 
 def _backward(kind: str, saved: tuple, grads: Carry):
     gates, weight, keep, start, carries = saved
-    before = jax.tree.map(lambda first, all_: jnp.concatenate([first[None], all_[:-1]]) * keep, start, carries)
+    before = _kept(jax.tree.map(lambda first, all_: jnp.concatenate([first[None], all_[:-1]]), start, carries), keep)
 
     def step(after, now):
         gates, keep, before, grad = now
@@ -78,7 +78,7 @@ def _backward(kind: str, saved: tuple, grads: Carry):
         d_gates, d_before = pull(jax.tree.map(jnp.add, after, grad))
         d_hidden = _split(kind, d_gates)[1] @ weight.T
         d_before = d_before | {"hidden": d_before["hidden"] + d_hidden}
-        return _scaled(d_before, keep), d_gates
+        return _kept(d_before, keep), d_gates
 
     zero = jax.tree.map(jnp.zeros_like, start)
     d_start, d_gates = jax.lax.scan(step, zero, (gates, keep, before, grads), reverse=True, unroll=_unroll(keep))
@@ -104,5 +104,6 @@ def _split(kind: str, gates: Array) -> tuple[Array, Array]:
     return (gates, gates) if kind == "lstm" else tuple(jnp.split(gates, 2, axis=-1))
 
 
-def _scaled(carry: Carry, keep: Array) -> Carry:
-    return jax.tree.map(lambda leaf: leaf * keep, carry)
+def _kept(carry: Carry, keep: Array) -> Carry:
+    """``carry`` where ``keep``, else 0, also in the place of NaN."""
+    return jax.tree.map(lambda leaf: jnp.where(keep > 0, leaf, 0.0), carry)

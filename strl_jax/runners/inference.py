@@ -35,11 +35,11 @@ class InferencePolicy:
                 other in one array ``[B, D]``.
 
         Raises:
-            ValueError: the memories are those of another number of environments.
+            ValueError: a component is missing or of another shape, or the memories are
+                those of another number of environments.
         """
-        actor = self._algorithm.groups["actor"]
-        obs = obs if isinstance(obs, Mapping) else {name: actor.select(obs, name) for name in actor.names}
-        batch = len(obs[actor.names[0]])
+        obs = self._named(obs)
+        batch = len(next(iter(obs.values())))
         if self._carry is None or (not self._carry and len(self._reset) != batch):  # nothing is kept: any number fits
             self._carry, self._reset = self._algorithm.policy.initial_carry(batch), jnp.ones(batch, bool)
         elif len(self._reset) != batch:
@@ -47,6 +47,23 @@ class InferencePolicy:
         mean, self._carry = self._act(self._variables, self._stats, obs, self._carry, self._reset)
         self._reset = jnp.zeros_like(self._reset)
         return mean
+
+    def _named(self, obs: Obs | Array) -> Obs:
+        """The components that acting reads, each ``[B, *shape]``."""
+        actor = self._algorithm.groups["actor"]
+        if not isinstance(obs, Mapping):
+            if np.ndim(obs) != 2 or np.shape(obs)[1] != actor.size:
+                raise ValueError(f"an observation array is [B, {actor.size}], not {list(np.shape(obs))}")
+            obs = {name: actor.select(jnp.asarray(obs), name) for name in actor.names}
+        groups = [self._algorithm.groups[name] for name in self._algorithm.act_groups]
+        wanted = {name: shape for group in groups for name, shape in zip(group.names, group.shapes, strict=True)}
+        batch = next((len(obs[name]) for name in wanted if name in obs and np.ndim(obs[name])), 0)
+        for name, shape in wanted.items():
+            if name not in obs:
+                raise ValueError(f"the observation lacks component {name!r}; it has {', '.join(obs)}")
+            if np.shape(obs[name]) != (batch, *shape):
+                raise ValueError(f"component {name!r} is [B, *{shape}], not {list(np.shape(obs[name]))}")
+        return {name: obs[name] for name in wanted}
 
     def reset(self, dones: Array | None = None) -> None:
         """Clears the memories of the environments where ``dones[B]`` (bool or 0/1), or of all.

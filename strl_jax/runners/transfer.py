@@ -15,6 +15,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from strl_jax import registry
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import ConfigError, from_dict
+from strl_jax.config_errors import raised
 from strl_jax.modules import input_layers
 from strl_jax.modules.input_layers import Blocks
 from strl_jax.modules.policy import Policy
@@ -375,8 +376,11 @@ def find_manipulator(manipulator: str | Manipulator) -> Manipulator:
 
 def _manipulate(function: Manipulator, variables: dict, stats: dict, meta: dict, fresh: dict) -> tuple[dict, dict]:
     """What the function makes of a checkpoint. Raises ``CheckpointError`` if it does not fit ``fresh``."""
-    made = function(variables, stats, meta)
     name = getattr(function, "__name__", repr(function))
+    try:
+        made = function(variables, stats, meta)
+    except Exception as error:  # the user's code may raise anything
+        raise CheckpointError(f"runner.ckpt_manipulator: {name} fails: {raised(error)}") from error
     if not isinstance(made, tuple) or len(made) != 2:
         raise CheckpointError(f"{name} must return (variables, stats), not {type(made).__name__}")
     found, wanted = flatten({"policy": made[0], "stats": made[1]}), flatten(fresh)
@@ -389,6 +393,9 @@ def _manipulate(function: Manipulator, variables: dict, stats: dict, meta: dict,
     if lines:
         more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
         raise CheckpointError(f"what {name} returns does not fit: {'; '.join(lines[:SHOWN])}{more}")
+    bad = [path for path in wanted if not np.isfinite(np.asarray(found[path], float)).all()]
+    if bad:
+        raise CheckpointError(f"what {name} returns is not finite: {', '.join(bad[:SHOWN])}")
     result = jax.tree.unflatten(jax.tree.structure(fresh), [found[path] for path in wanted])
     return result["policy"], result["stats"]
 

@@ -149,3 +149,28 @@ def test_an_estimate_always_takes_the_place_of_the_truth():
     policy, obs = InferencePolicy(algorithm, variables, stats), observe(0)
     np.testing.assert_array_equal(policy(obs), policy(obs | {"command": obs["command"] + 7.0}))
     assert np.abs(policy(obs) - policy(obs | {"joints": obs["joints"] + 1.0})).max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_bad_observation_harms_no_later_episode(kind):
+    policy = InferencePolicy(*make(memory=MemoryStage(kind, 4)))
+    broken = observe(0)
+    broken["joints"] = broken["joints"].at[1].set(jnp.nan)
+    assert np.isnan(policy(broken)).any(axis=1).tolist() == [False, True, False]
+    policy.reset(np.array([0, 1, 0]))
+    assert np.isfinite(policy(observe(1))).all()
+
+
+@pytest.mark.parametrize(
+    ("obs", "message"),
+    [
+        (np.zeros((2, 9)), r"an observation array is \[B, 3\], not \[2, 9\]"),
+        (np.zeros(3), r"an observation array is \[B, 3\], not \[3\]"),
+        ({"joints": np.zeros((2, 2))}, "lacks component 'command'; it has joints"),
+        ({"joints": np.zeros((2, 3)), "command": np.zeros((2, 1))}, r"'joints' is \[B, \*\(2,\)\], not \[2, 3\]"),
+        ({"joints": np.zeros((2, 2)), "command": np.zeros((3, 1))}, r"'command' is \[B, \*\(1,\)\], not \[3, 1\]"),
+    ],
+)
+def test_observations_that_do_not_fit(obs, message):
+    with pytest.raises(ValueError, match=message):
+        InferencePolicy(*make())(obs)

@@ -216,7 +216,7 @@ def default_of(entry: dict) -> str:
 def type_of(entry: dict) -> str:
     """A property's type in words, with its bounds."""
     if "anyOf" in entry:
-        return " or ".join(map(type_of, entry["anyOf"]))
+        return " or ".join(dict.fromkeys(map(type_of, entry["anyOf"])))
     if "enum" in entry or "const" in entry:
         return ", ".join(f"`{value}`" for value in entry.get("enum", [entry.get("const")]))
     if model_of(entry) is not None:
