@@ -549,6 +549,21 @@ def test_what_a_manipulator_returns_must_fit(trained, started):
     with pytest.raises(CheckpointError, match=r"<lambda> must return \(variables, stats\), not dict"):
         load_policy(*arguments, manipulator=lambda variables, stats, meta: variables)
 
+    def fails(variables, stats, meta):
+        raise KeyError("boom")
+
+    with pytest.raises(
+        CheckpointError, match=r"ckpt_manipulator: fails fails: KeyError: 'boom' \(.*test_transfer"
+    ):
+        load_policy(*arguments, manipulator=fails)
+
+    def blank(variables, stats, meta):
+        fresh = jax.device_get(started.train_state)
+        return jax.tree.map(lambda leaf: leaf * np.nan, fresh.params["policy"]), fresh.stats
+
+    with pytest.raises(CheckpointError, match="what blank returns is not finite: policy/"):
+        load_policy(*arguments, manipulator=blank)
+
 
 @pytest.mark.parametrize(
     ("path", "message"),
