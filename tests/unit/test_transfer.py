@@ -552,9 +552,7 @@ def test_what_a_manipulator_returns_must_fit(trained, started):
     def fails(variables, stats, meta):
         raise KeyError("boom")
 
-    with pytest.raises(
-        CheckpointError, match=r"ckpt_manipulator: fails fails: KeyError: 'boom' \(.*test_transfer"
-    ):
+    with pytest.raises(CheckpointError, match=r"ckpt_manipulator: fails fails: KeyError: 'boom' \(.*test_transfer"):
         load_policy(*arguments, manipulator=fails)
 
     def blank(variables, stats, meta):
