@@ -11,7 +11,6 @@ import optax
 from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
 from strl_jax.modules import normalizer
-from strl_jax.modules.mutex import MutexPolicy
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Array, Batch, Obs, PolicyOutput, TrainState
@@ -98,12 +97,6 @@ class Algorithm:
             else value
             for name, value in stats.items()
         }
-
-    def initial_carry(self, batch: int, key: Array) -> dict:
-        """The policy's carry before its first step; ``key`` is for what a mutex policy draws."""
-        if isinstance(self.policy, MutexPolicy):
-            return self.policy.initial_carry(batch, key)
-        return self.policy.initial_carry(batch)
 
     def draw_masks(self, key: Array, shape: tuple[int, ...]) -> dict[str, Array]:
         """Stage -> bool ``[*shape]``: which steps see its estimate, for the stages that leave it to chance."""

@@ -26,7 +26,7 @@ def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_le
         episode, metrics = env.init(jax.random.split(env_key, num_envs), random_lengths)
         state = RolloutState(
             env=episode,
-            carry=algorithm.initial_carry(num_envs, params_key),
+            carry=algorithm.policy.initial_carry(num_envs, params_key),
             reset=jnp.ones(num_envs, bool),
             episode=EpisodeSums(
                 reward=jnp.zeros(num_envs),

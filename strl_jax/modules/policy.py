@@ -140,8 +140,12 @@ class Policy(nn.Module):
         return encoders.encode(self.critic_encoders, self.critic_encoder, self.critic_obs, flat)
 
     @nn.nowrap
-    def initial_carry(self, batch: int, dtype=jnp.float32) -> dict:
-        """Empty memories of ``batch`` environments; ``{}`` when feed-forward."""
+    def initial_carry(self, batch: int, key: Array | None = None, dtype=jnp.float32) -> dict:
+        """Empty memories of ``batch`` environments; ``{}`` when feed-forward.
+
+        ``key`` is for policies that draw something (``MutexPolicy``); this one does not.
+        """
+        del key
         stage = self.memory
         return {
             name: initial_carry(stage.kind, batch, stage.num_layers, stage.hidden_size, dtype)

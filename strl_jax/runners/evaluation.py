@@ -97,7 +97,7 @@ def first_episodes(
     def some_run(loop: Evaluation) -> Array:
         return (loop.step < env.episode_length) & loop.running.any()
 
-    carry = algorithm.initial_carry(key.shape[0], key[0])
+    carry = algorithm.policy.initial_carry(key.shape[0], key[0])
     loop = Evaluation(start, carry, everyone, everyone, everyone, sums, jnp.int32(0))
     loop = jax.lax.while_loop(some_run, step, loop)
     return loop.sums, loop.valid

@@ -39,7 +39,7 @@ class Replay:
         zeros = jnp.zeros(num_envs, dtype)
         self.state = RolloutState(
             env=EpisodeState(self._env(0, 0), jnp.zeros(num_envs, jnp.int32)),
-            carry=algorithm.policy.initial_carry(num_envs, dtype),
+            carry=algorithm.policy.initial_carry(num_envs, dtype=dtype),
             reset=jnp.ones(num_envs, bool),
             episode=EpisodeSums(zeros, zeros.astype(jnp.int32), {}),
             discounted=zeros,

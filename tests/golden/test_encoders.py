@@ -5,23 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from golden.files import Golden, paths, segments, to_flax
+from golden.files import Golden, paths, precision_fixture, segments, to_flax
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, MemoryStage
 
 FILES = paths("encoder_*.npz")
-FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
-FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
 
 
-@pytest.fixture(
-    scope="module", params=["exp", pytest.param("exp64", marks=pytest.mark.slow)], ids=["float32", "float64"]
-)
-def precision(request):
-    """Prefix of the expected keys, dtype, tolerance."""
-    double = request.param == "exp64"
-    with jax.enable_x64(double):
-        yield (request.param, jnp.float64, FLOAT64) if double else (request.param, jnp.float32, FLOAT32)
+precision = precision_fixture("module", (pytest.mark.slow,))
 
 
 def stages(config: dict, prefix: str = "") -> tuple[EncoderStage, ...]:
@@ -66,7 +57,7 @@ class Computed:
         reset = jnp.ones(obs.shape[:-1], bool)
         if "in/dones" in golden:  # an episode ends after its step
             reset = reset.at[1:].set(jnp.asarray(golden["in/dones"][:-1], bool))
-        carry = self.policy.initial_carry(obs.shape[-2], dtype)
+        carry = self.policy.initial_carry(obs.shape[-2], dtype=dtype)
         weights = to_flax(golden.group("param"), dtype)
         inputs = ({"actor": obs, "critic": critic_obs}, carry, reset)
         fresh = jax.eval_shape(self.policy.init, jax.random.key(0), *inputs)

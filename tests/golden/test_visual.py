@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from golden.files import Golden, paths, segments, to_flax
+from golden.files import Golden, paths, precision_fixture, segments, to_flax
 from strl_jax.algorithms import ppo, rollout
 from strl_jax.algorithms.compat import Compat
 from strl_jax.modules.policy import Policy
@@ -14,16 +14,9 @@ from strl_jax.observations import Segments
 from strl_jax.types import EnvState, EpisodeState, RolloutState
 
 FILES = paths("visual_*.npz")
-FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
-FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
 
 
-@pytest.fixture(params=["exp", pytest.param("exp64", marks=pytest.mark.slow)], ids=["float32", "float64"])
-def precision(request):
-    """Prefix of the expected keys, dtype, tolerance."""
-    double = request.param == "exp64"
-    with jax.enable_x64(double):
-        yield (request.param, jnp.float64, FLOAT64) if double else (request.param, jnp.float32, FLOAT32)
+precision = precision_fixture(double_marks=(pytest.mark.slow,))
 
 
 def make_policy(config: dict) -> Policy:
@@ -73,7 +66,7 @@ def test_visual(path, precision):
     reset = jnp.ones(obs.shape[:-1], bool)
     if "in/dones" in golden:  # an episode ends after its step
         reset = reset.at[1:].set(jnp.asarray(golden["in/dones"][:-1], bool))
-    carry = policy.initial_carry(obs.shape[1], dtype)
+    carry = policy.initial_carry(obs.shape[1], dtype=dtype)
     groups = {"actor": obs, "critic": critic_obs}
     fresh = jax.eval_shape(policy.init, jax.random.key(0), groups, carry, reset)
     assert jax.tree.map(jnp.shape, weights) == jax.tree.map(jnp.shape, fresh)

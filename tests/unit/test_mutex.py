@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strl_jax.algorithms.base import Algorithm
-from strl_jax.algorithms.compat import Compat
 from strl_jax.modules import mutex_selection as steps
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.modules.policy import Policy
@@ -360,7 +358,6 @@ def test_wrong_descriptions(change, message):
 
 def test_drawn_commands_follow_the_key(ranged):
     policy, _ = ranged
-    algorithm = Algorithm(None, Compat(), policy, {}, (), {})
-    first, again, other = (algorithm.initial_carry(4, jax.random.key(seed))["command"] for seed in (1, 1, 2))
+    first, again, other = (policy.initial_carry(4, jax.random.key(seed))["command"] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first[:, 3:5] != other[:, 3:5]).all()
