@@ -32,6 +32,20 @@ def counted_compilations():
         monitoring.unregister_event_duration_listener(listen)
 
 
+def call_thrice(step, states) -> tuple[list, dict]:
+    """States and metrics after three calls, of which only the first compiles."""
+    with counted_compilations() as first:
+        *states, metrics = step(*states)
+        jax.block_until_ready(metrics)
+    assert first
+    with counted_compilations() as later:
+        for _ in range(2):
+            *states, metrics = step(*states)
+            jax.block_until_ready((states, metrics))
+    assert later == []
+    return states, metrics
+
+
 def check(env, compat, num_envs: int, num_steps: int):
     """One compilation with the first call, none with the two after it."""
     mesh = make_mesh(jax.devices()[:2])
@@ -45,15 +59,7 @@ def check(env, compat, num_envs: int, num_steps: int):
     )
     states = train_step.init_states(env, algorithm, mesh, jax.random.key(0), num_envs)
     step = train_step.make_train_step(env, algorithm, mesh, num_steps)
-    with counted_compilations() as first:
-        *states, metrics = step(*states)
-        jax.block_until_ready(metrics)
-    assert first
-    with counted_compilations() as later:
-        for _ in range(2):
-            *states, metrics = step(*states)
-            jax.block_until_ready((states, metrics))
-    assert later == []
+    states, metrics = call_thrice(step, states)
     assert int(states[0].iteration) == 3
     assert metrics["update"]["skipped"] == 0
 

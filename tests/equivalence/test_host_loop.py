@@ -26,17 +26,20 @@ def test_host_loop_is_scan(compat):
     env_step = jax.jit(lambda episode, action, key: env.step(episode, action, pool, key))
     arguments = (make_state(algorithm), state, jax.random.key(2))
 
-    scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, T))(*arguments)
-    loop = rollout.collect_host(algorithm, env_step, *arguments, T)
+    _, _, data, metrics = same_in_both_loops(algorithm, env_step, arguments, T)
+    assert metrics["invalid"] > 0
+    assert metrics["finished"] > 0
+    assert data.steps.reward.shape == (T, B)
 
+
+def same_in_both_loops(algorithm, env_step, arguments: tuple, num_steps: int):
+    """Both loops give the same; returns it."""
+    scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, num_steps))(*arguments)
+    loop = rollout.collect_host(algorithm, env_step, *arguments, num_steps)
     for (path, a), b in zip(jax.tree.leaves_with_path(scan), jax.tree.leaves(loop), strict=True):
         name = jax.tree_util.keystr(path)
         assert (a.shape, a.dtype) == (b.shape, b.dtype), name
         if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=name)
-
-    _, _, data, metrics = scan
-    assert metrics["invalid"] > 0
-    assert metrics["finished"] > 0
-    assert data.steps.reward.shape == (T, B)
+    return scan

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from commands import Walk, cached_in, log, same, settings, untimed
 from jax.sharding import PartitionSpec as P
-from test_compilations import counted_compilations
+from test_compilations import call_thrice
+from test_host_loop import same_in_both_loops
 from tiny import ACTION_SIZE, make_algorithm, make_env, make_obs, make_state, normal
 
-from strl_jax.algorithms import losses, rollout, train_step
+from strl_jax.algorithms import losses, train_step
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.update import update
@@ -111,16 +112,7 @@ def test_host_loop_is_scan(kind, compat):
     env_step = jax.jit(lambda episode, action, key: env.step(episode, action, pool, key))
     arguments = (make_state(algorithm), state, jax.random.key(2))
 
-    scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, T))(*arguments)
-    loop = rollout.collect_host(algorithm, env_step, *arguments, T)
-
-    for (path, a), b in zip(jax.tree.leaves_with_path(scan), jax.tree.leaves(loop), strict=True):
-        name = jax.tree_util.keystr(path)
-        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-            a, b = jax.random.key_data(a), jax.random.key_data(b)
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=name)
-    _, end, data, metrics = scan
+    _, end, data, metrics = same_in_both_loops(algorithm, env_step, arguments, T)
     assert metrics["invalid"] > 0
     assert 0 < data.steps.reset.mean() < 1
     for name in ("actor", "critic"):
@@ -160,13 +152,5 @@ def test_later_iterations_compile_nothing():
     mesh = make_mesh(jax.devices()[:2])
     states = train_step.init_states(env, algorithm, mesh, jax.random.key(0), B)
     step = train_step.make_train_step(env, algorithm, mesh, 4)
-    with counted_compilations() as first:
-        *states, metrics = step(*states)
-        jax.block_until_ready(metrics)
-    assert first
-    with counted_compilations() as later:
-        for _ in range(2):
-            *states, metrics = step(*states)
-            jax.block_until_ready((states, metrics))
-    assert later == []
+    states, _ = call_thrice(step, states)
     assert int(states[0].iteration) == 3

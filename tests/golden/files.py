@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from strl_jax.algorithms import ppo
 from strl_jax.algorithms.base import Algorithm
@@ -15,6 +17,20 @@ from strl_jax.modules.stages import MemoryStage
 from strl_jax.observations import Segments
 
 FOLDER = Path(__file__).parent
+FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
+FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
+
+
+def precision_fixture(scope: str = "function", double_marks: tuple = ()):
+    """A fixture that gives the prefix of the expected keys, dtype and tolerance, in float32 and in float64."""
+
+    @pytest.fixture(scope=scope, params=["exp", pytest.param("exp64", marks=double_marks)], ids=["float32", "float64"])
+    def precision(request):
+        double = request.param == "exp64"
+        with jax.enable_x64(double):
+            yield (request.param, jnp.float64, FLOAT64) if double else (request.param, jnp.float32, FLOAT32)
+
+    return precision
 
 
 def paths(pattern: str) -> list[Path]:

@@ -5,21 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from golden.files import Golden, nested, paths
+from golden.files import Golden, nested, paths, precision_fixture
 from strl_jax.algorithms import losses
 from strl_jax.interop import torch_names
 from strl_jax.modules.discriminator import Discriminator, input_gradient, mix_rewards, style_reward
 
-FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
-FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
-
-
-@pytest.fixture(params=["exp", "exp64"], ids=["float32", "float64"])
-def precision(request):
-    """Prefix of the expected keys, dtype, tolerance."""
-    double = request.param == "exp64"
-    with jax.enable_x64(double):
-        yield (request.param, jnp.float64, FLOAT64) if double else (request.param, jnp.float32, FLOAT32)
+precision = precision_fixture()
 
 
 @pytest.fixture(params=paths("amp_losses*.npz"), ids=lambda path: path.stem)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from golden.files import Golden, make_algorithm, paths, to_flax
+from golden.files import FLOAT32, Golden, make_algorithm, paths, precision_fixture, to_flax
 from golden.replay import Replay
 from strl_jax.algorithms import estimator, losses, minibatch, update
 from strl_jax.algorithms.base import Algorithm, apply_policy
@@ -19,16 +19,9 @@ from strl_jax.types import Batch
 FEED_FORWARD = paths("estimator_ff.npz")
 RECURRENT = [path for path in paths("estimator_*.npz") if path not in FEED_FORWARD]
 PROBABILITIES = ["0", "0.5", "1"]
-FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
-FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
 
 
-@pytest.fixture(params=["exp", pytest.param("exp64", marks=pytest.mark.slow)], ids=["float32", "float64"])
-def precision(request):
-    """Prefix of the expected keys, dtype, tolerance."""
-    double = request.param == "exp64"
-    with jax.enable_x64(double):
-        yield (request.param, jnp.float64, FLOAT64) if double else (request.param, jnp.float32, FLOAT32)
+precision = precision_fixture(double_marks=(pytest.mark.slow,))
 
 
 EVERY_RECURRENT = pytest.mark.parametrize("path", RECURRENT, ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from golden.files import Golden, make_algorithm, paths, to_flax, to_torch
+from golden.files import FLOAT32, FLOAT64, Golden, make_algorithm, paths, to_flax, to_torch
 from strl_jax.algorithms import losses, optimizers, schedules, update
 from strl_jax.algorithms.base import Algorithm, apply_policy
 from strl_jax.types import Batch, TrainState
@@ -14,8 +14,6 @@ LOSS_FILES = paths("ppo_losses*.npz")
 UPDATE_FILES = paths("ppo_update_*.npz")
 CLIPPED = pytest.mark.parametrize("clipped", [True, False], ids=["clipped", "unclipped"])
 
-FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}
-FLOAT64 = {"rtol": 1e-6, "atol": 1e-9}
 AFTER_STEPS = {"rtol": 1e-4, "atol": 1e-4}
 
 
