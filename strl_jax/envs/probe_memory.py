@@ -1,0 +1,42 @@
+"""Probe environments that show a sign once and ask for it later."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from strl_jax.envs.probe_base import Probe, env_state, signs
+from strl_jax.types import Array, EnvState
+
+
+@dataclass(frozen=True)
+class Remember(Probe):
+    """``state_action`` with a delay: the sign is seen at the first step only, 0 after it.
+
+    An episode has ``delay`` + 1 steps, of which only the last is rewarded, with
+    -(action - sign)^2; metric ``tracking_error`` = |action - sign| there, 0 before. With a
+    memory, the last step's mean = sign and V = -gamma^n std^2 with n steps to go after this
+    one (std of the actions). Without one the sign is lost: the last step's mean = 0 and
+    V = -gamma^n (1 + std^2).
+    """
+
+    delay: int = 4
+
+    def __post_init__(self):
+        if self.delay < 1 or self.delay != int(self.delay):
+            raise ValueError(f"delay is {self.delay}; it must be a whole number of at least 1")
+
+    @property
+    def episode_length(self) -> int:
+        return self.delay + 1
+
+    def reset(self, key: Array) -> EnvState:
+        sign = signs(key)
+        zero = jnp.zeros_like(sign)
+        return env_state({"sign": sign, "age": zero}, sign, 0.0, terminated=False, tracking_error=zero)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        sign, age = state.physics["sign"], state.physics["age"] + 1.0
+        last = age > self.delay
+        error = jnp.where(last, action[:, 0] - sign, 0.0)
+        physics = {"sign": sign, "age": age}
+        return env_state(physics, 0 * sign, -jnp.square(error), terminated=last, tracking_error=jnp.abs(error))

@@ -1,0 +1,86 @@
+"""Probe environments whose rewards no action changes: what the critic finds."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from strl_jax.envs.probe_base import Probe, env_state, signs
+from strl_jax.types import Array, EnvState
+
+
+@dataclass(frozen=True)
+class Constant(Probe):
+    """One step, reward 1, observation 0. V = 1."""
+
+    def reset(self, key: Array) -> EnvState:
+        zero = jnp.zeros(key.shape[0])
+        return env_state(zero, zero, zero, terminated=False)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        del action
+        return env_state(state.physics, state.physics, 1.0, terminated=True)
+
+
+@dataclass(frozen=True)
+class ObservedReward(Probe):
+    """One step, observation -1 or 1, the reward is the observation. V = observation."""
+
+    def reset(self, key: Array) -> EnvState:
+        sign = signs(key)
+        return env_state(sign, sign, 0.0, terminated=False)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        del action
+        return env_state(state.physics, state.physics, state.physics, terminated=True)
+
+
+@dataclass(frozen=True)
+class Discounted(Probe):
+    """Two steps, the observation counts them, reward 1 with the second. V(0) = gamma, V(1) = 1."""
+
+    def reset(self, key: Array) -> EnvState:
+        age = jnp.zeros(key.shape[0])
+        return env_state(age, age, 0.0, terminated=False)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        del action
+        age = state.physics + 1.0
+        last = age >= 2.0
+        return env_state(age, age, last.astype(jnp.float32), terminated=last)
+
+
+@dataclass(frozen=True)
+class Timeout(Probe):
+    """Reward 1 at every step, no end but the time limit, observation 0.
+
+    V = 1 / (1 - gamma) if a time-out is credited with gamma V, less if it counts as an end.
+    """
+
+    def reset(self, key: Array) -> EnvState:
+        zero = jnp.zeros(key.shape[0])
+        return env_state(zero, zero, zero, terminated=False)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        del action
+        return env_state(state.physics, state.physics, 1.0, terminated=False)
+
+
+@dataclass(frozen=True)
+class Cycle(Probe):
+    """Observation 1, -1, 1 ... from either; reward 1 for a step from 1, else 0; no end but the time limit.
+
+    V(1) = 1 / (1 - gamma^2), V(-1) = gamma V(1). With a time limit of one step a
+    learner that credits a time-out with gamma V(s_t) finds 1 / (1 - gamma) and 0,
+    one that credits the observation after the reset finds values between the two.
+    """
+
+    episode_length = 1
+
+    def reset(self, key: Array) -> EnvState:
+        sign = signs(key)
+        return env_state(sign, sign, 0.0, terminated=False)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        del action
+        sign = state.physics
+        return env_state(-sign, -sign, (sign > 0).astype(jnp.float32), terminated=False)
