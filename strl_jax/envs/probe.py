@@ -6,7 +6,9 @@ what a right learner finds: V is the critic, mean the actor's action.
 
 from strl_jax.envs.probe_base import Probe
 from strl_jax.envs.probe_control import Action, Image, Nan, StateAction, TwoGroups
-from strl_jax.envs.probe_memory import Remember
+from strl_jax.envs.probe_memory import Remember, Teacher
+from strl_jax.envs.probe_sparse import Sparse
+from strl_jax.envs.probe_style import Gait, Style
 from strl_jax.envs.probe_values import Constant, Cycle, Discounted, ObservedReward, Timeout
 
 PROBES: dict[str, type[Probe]] = {
@@ -21,6 +23,10 @@ PROBES: dict[str, type[Probe]] = {
     "two_groups": TwoGroups,
     "remember": Remember,
     "image": Image,
+    "style": Style,
+    "gait": Gait,
+    "teacher": Teacher,
+    "sparse": Sparse,
 }
 
 
@@ -30,7 +36,7 @@ def make(name: str, **kwargs) -> Probe:
     Args:
         name: a key of ``PROBES``.
         **kwargs: its options: ``target`` of ``action``, ``probability`` of ``nan``, ``delay`` of
-            ``remember``.
+            ``remember`` and ``teacher``, ``prefer`` of ``style``, ``length`` and ``cost`` of ``sparse``.
 
     Raises:
         ValueError: unknown name (the message lists the known ones), unknown option,

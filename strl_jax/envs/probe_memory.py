@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from strl_jax.envs.probe_base import Probe, env_state, signs
+from strl_jax.envs.probe_base import Probe, check_whole, env_state, signs
 from strl_jax.types import Array, EnvState
 
 
@@ -22,12 +22,11 @@ class Remember(Probe):
     delay: int = 4
 
     def __post_init__(self):
-        if self.delay < 1 or self.delay != int(self.delay):
-            raise ValueError(f"delay is {self.delay}; it must be a whole number of at least 1")
+        check_whole("delay", self.delay, 1)
 
     @property
     def episode_length(self) -> int:
-        return self.delay + 1
+        return int(self.delay) + 1
 
     def reset(self, key: Array) -> EnvState:
         sign = signs(key)
@@ -40,3 +39,43 @@ class Remember(Probe):
         error = jnp.where(last, action[:, 0] - sign, 0.0)
         physics = {"sign": sign, "age": age}
         return env_state(physics, 0 * sign, -jnp.square(error), terminated=last, tracking_error=jnp.abs(error))
+
+
+@dataclass(frozen=True)
+class Teacher(Probe):
+    """``remember`` with every step rewarded, and with ``sign`` for a teacher and the critic.
+
+    ``state`` is the sign at the first step, 0 after it; ``sign`` is the sign at every step. An
+    episode has ``delay`` + 1 steps, each with reward -(action - sign)^2. A teacher that sees
+    ``sign`` finds mean = sign, and so does a student that sees ``state`` alone but has a memory.
+    A student without one finds the sign at the first step and mean = 0 after it. Metric
+    ``tracking_error`` = |action - sign|.
+    """
+
+    delay: int = 4
+    observation_shapes = {"state": (1,), "sign": (1,)}  # noqa: RUF012 (read only)
+
+    def __post_init__(self):
+        check_whole("delay", self.delay, 1)
+
+    @property
+    def episode_length(self) -> int:
+        return int(self.delay) + 1
+
+    def reset(self, key: Array) -> EnvState:
+        sign = signs(key)
+        zero = jnp.zeros_like(sign)
+        physics = {"sign": sign, "age": zero}
+        return env_state(physics, sign, 0.0, terminated=False, tracking_error=zero, sign=sign[:, None])
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        sign, age = state.physics["sign"], state.physics["age"] + 1.0
+        error = action[:, 0] - sign
+        return env_state(
+            {"sign": sign, "age": age},
+            0 * sign,
+            -jnp.square(error),
+            terminated=age > self.delay,
+            tracking_error=jnp.abs(error),
+            sign=sign[:, None],
+        )

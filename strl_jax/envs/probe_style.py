@@ -1,0 +1,89 @@
+"""Probe environments whose task leaves open how it is done, and experts who do it in one way.
+
+After the task and style rewards of Peng et al., "AMP: Adversarial Motion Priors" (2021).
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from strl_jax.envs.probe_base import Probe, env_state, signs
+from strl_jax.types import Array, EnvState
+
+
+@dataclass(frozen=True)
+class Style(Probe):
+    """One step, observation -1 or 1; the actions -1 and 1 are equally good, the expert takes ``prefer``.
+
+    Reward -(|action| - 1)^2. Extras ``ref_obs[B, 1]``, the action within [-3, 3], is the
+    policy's motion and ``ref_motion[B, 1]``, ``prefer`` with noise of standard deviation 0.1,
+    the expert's; both are 0 at a reset. Without a style reward mean = -1 or 1, by chance;
+    with one mean = prefer, whatever the observation. Metric ``tracking_error`` =
+    |action - prefer|.
+    """
+
+    prefer: float = 1.0
+
+    def __post_init__(self):
+        if self.prefer not in (-1.0, 1.0):
+            raise ValueError(f"prefer is {self.prefer}; it must be -1 or 1")
+
+    def reset(self, key: Array) -> EnvState:
+        sign_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(key)
+        sign = signs(sign_key)
+        zero = jnp.zeros_like(sign)
+        state = env_state({"sign": sign, "key": noise_key}, sign, 0.0, terminated=False, tracking_error=zero)
+        return state.replace(extras={"ref_obs": zero[:, None], "ref_motion": zero[:, None]})
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        next_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(state.physics["key"])
+        noise = jax.vmap(lambda key: jax.random.normal(key, (1,)))(noise_key)
+        sign, taken = state.physics["sign"], action[:, 0]
+        reward = -jnp.square(jnp.abs(taken) - 1.0)
+        error = jnp.abs(taken - self.prefer)
+        state = env_state({"sign": sign, "key": next_key}, sign, reward, terminated=True, tracking_error=error)
+        return state.replace(extras={"ref_obs": jnp.clip(action, -3.0, 3.0), "ref_motion": self.prefer + 0.1 * noise})
+
+
+TURN = 0.5  # radians of one of the expert's steps
+
+
+@dataclass(frozen=True)
+class Gait(Probe):
+    """Reward 1 at every step, however the action turns ``phase[B, 2]``; the expert turns it by 0.5 rad a step.
+
+    ``phase`` is (cos, sin) of an angle that is drawn at a reset and moved by the action, within
+    [-1, 1]; ``state`` is 0. There is no end but the time limit. ``expert_pairs`` gives the
+    expert's motion as pairs of ``phase`` before and after a step. A learner who is rewarded for
+    pairs like them finds mean = 0.5 at every phase; one who is not finds V = 1 / (1 - gamma) and
+    no mean better than another. Metric ``tracking_error`` = |action - 0.5|, the action within
+    [-1, 1].
+    """
+
+    observation_shapes = {"state": (1,), "phase": (2,)}  # noqa: RUF012 (read only)
+    episode_length = 8
+
+    def reset(self, key: Array) -> EnvState:
+        angle = jax.vmap(lambda k: jax.random.uniform(k, (), minval=-jnp.pi, maxval=jnp.pi))(key)
+        zero = jnp.zeros_like(angle)
+        return env_state(angle, zero, 0.0, terminated=False, tracking_error=zero, phase=_phase(angle))
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        turn = jnp.clip(action[:, 0], -1.0, 1.0)
+        angle = state.physics + turn
+        error = jnp.abs(turn - TURN)
+        return env_state(angle, 0 * angle, 1.0, terminated=False, tracking_error=error, phase=_phase(angle))
+
+
+def expert_pairs(number: int, seed: int) -> np.ndarray:
+    """What the expert of ``gait`` shows: ``phase`` before and after a step, float32 ``[number, 4]``."""
+    before = np.random.default_rng(seed).uniform(-np.pi, np.pi, number)
+    after = before + TURN
+    return np.stack([np.cos(before), np.sin(before), np.cos(after), np.sin(after)], axis=1).astype(np.float32)
+
+
+def _phase(angle: Array) -> Array:
+    """(cos, sin) ``[B, 2]`` of angles ``[B]``."""
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
