@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "__init__": set(),
     **dict.fromkeys(SHARED, frozenset()),
     "modules": SHARED,
-    "algorithms": SHARED | {"modules"},
+    "algorithms": SHARED | {"modules", "storage"},
     "envs": {"types"},
     "storage": {"types"},
     "datasets": {"types"},
