@@ -53,6 +53,13 @@ def check_cursor(state: ring.Ring, recorded: np.ndarray):
     assert not looped or size == state.capacity
 
 
+def check_cleared(state: ring.Ring, recorded: np.ndarray, num_steps: int):
+    """The ancestor has then made room for as much as the next rollout fills."""
+    size, position, _ = recorded
+    assert size == min(int(state.count[0]) + num_steps, state.capacity)
+    assert position % state.capacity == state.cursor[0]
+
+
 def check_fields(data: dict, golden: Golden, prefix: str):
     """Every buffer that the file records under ``prefix``."""
     for name, fed in FIELDS.items():
@@ -148,6 +155,7 @@ def test_action_labels(path):
         check_fields(in_order, golden, f"{roll}/after_recurrent_generator")
         check_fields(untied_rows, golden, f"{roll}/after_recurrent_generator")
         check_cursor(untied, golden[f"{roll}/after_recurrent_generator/cursor"])
+        check_cleared(untied, golden[f"{roll}/after_clear/cursor"], config["num_transitions_per_env"])
         for time in ("after_collect", "after_recurrent_generator"):
             for name, actual in looped.items():
                 expected = golden.flat(f"{roll}/{time}/{name}")
@@ -175,10 +183,7 @@ def test_feed_forward_only(path):
         roll = f"exp/roll{number}"
         check_cursor(state, golden[f"{roll}/cursor"])
         count = int(state.count[0])
-        # The ancestor makes room when a rollout is done: as much as the next one fills.
-        room = min(count + num_steps, state.capacity)
-        np.testing.assert_array_equal(golden[f"{roll}/cursor_after_clear"][0], room)
-        np.testing.assert_array_equal(golden[f"{roll}/cursor_after_clear"][1] % state.capacity, state.cursor[0])
+        check_cleared(state, golden[f"{roll}/cursor_after_clear"], num_steps)
         np.testing.assert_array_equal(rows["obs"][:count], golden[f"{roll}/observations"])
         np.testing.assert_array_equal(rows["action_labels"][:count], golden[f"{roll}/action_labels"])
         permutation = golden[f"{roll}/perm"]
