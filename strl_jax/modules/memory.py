@@ -33,36 +33,55 @@ class Memory(nn.Module):
     num_layers: int = 1
 
     @nn.compact
-    def __call__(self, x: Array, carry: dict[str, Array], reset: Array) -> tuple[Array, dict[str, Array]]:
+    def __call__(
+        self,
+        x: Array,
+        carry: dict[str, Array],
+        reset: Array,
+        start: dict[str, Array] | None = None,
+        started: Array | None = None,
+    ) -> tuple[Array, dict[str, Array]]:
         """Outputs, and the carry after every step.
 
         Args:
             x: ``[T, B, D]``, or ``[B, D]`` for one step.
             carry: leaves ``[B, layers, H]``, before the first step.
             reset: ``[T, B]`` or ``[B]``, bool or 0/1: the carry is zeroed before these steps.
+            start: leaves ``[T, B, layers, H]``, or without ``T``: given carries, see ``started``.
+            started: bool, shape of ``reset``: before these steps, whether reset or not,
+                ``start`` replaces the carry. No gradient flows into it or past it.
 
         Returns:
             ``[T, B, H]`` and leaves ``[T, B, layers, H]``, or both without ``T``.
         """
+        reset = reset.astype(bool)
+        fresh = None
+        if start is not None:
+            reset = reset | started
+            fresh = jax.tree.map(lambda leaf: jnp.where(started[..., None, None], leaf, 0.0), start)
         if reset.ndim == 1:
-            y, carries = self._layers(x[None], carry, reset[None].astype(bool))
+            fresh = jax.tree.map(lambda leaf: leaf[None], fresh)
+            y, carries = self._layers(x[None], carry, reset[None], fresh)
             return y[0], jax.tree.map(lambda leaf: leaf[0], carries)
-        return self._layers(x, carry, reset.astype(bool))
+        return self._layers(x, carry, reset, fresh)
 
-    def _layers(self, x: Array, carry: dict[str, Array], reset: Array):
+    def _layers(self, x: Array, carry: dict[str, Array], reset: Array, fresh: dict[str, Array] | None):
         keep = (~reset)[..., None].astype(x.dtype)
         carries = []
         for layer in range(self.num_layers):
-            states = self._layer(layer, x, jax.tree.map(lambda leaf, i=layer: leaf[:, i], carry), keep)
+            own, given = jax.tree.map(lambda leaf, i=layer: leaf[..., i, :], (carry, fresh))
+            states = self._layer(layer, x, own, keep, given)
             carries.append(states)
             x = states["hidden"]
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=2), *carries)
 
-    def _layer(self, layer: int, x: Array, carry: dict[str, Array], keep: Array) -> dict[str, Array]:
+    def _layer(
+        self, layer: int, x: Array, carry: dict[str, Array], keep: Array, fresh: dict[str, Array] | None
+    ) -> dict[str, Array]:
         init, size = torch_uniform(self.hidden_size), recurrence.GATES[self.kind] * self.hidden_size
         weight_ih = self.param(f"weight_ih_l{layer}", init, (x.shape[-1], size))
         weight_hh = self.param(f"weight_hh_l{layer}", init, (self.hidden_size, size))
         bias_ih = self.param(f"bias_ih_l{layer}", init, (size,))
         bias_hh = self.param(f"bias_hh_l{layer}", init, (size,))
         inputs = x @ weight_ih + bias_ih
-        return recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, carry)
+        return recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, carry, fresh)

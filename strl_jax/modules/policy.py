@@ -83,7 +83,12 @@ class Policy(nn.Module):
             setattr(self, f"memory_{name}", memory)
 
     def __call__(
-        self, groups: dict[str, Array], carry: dict, reset: Array, masks: Mapping[str, Array] = NO_MASKS
+        self,
+        groups: dict[str, Array],
+        carry: dict,
+        reset: Array,
+        masks: Mapping[str, Array] = NO_MASKS,
+        starts: dict | None = None,
     ) -> PolicyOutput:
         """Action distribution, value, and what the stages computed on the way.
 
@@ -94,9 +99,12 @@ class Policy(nn.Module):
             masks: stage -> bool, batch shape: where its estimate takes the place of the
                 truth. A stage in ``replace_probs`` without a mask replaces everywhere, as
                 on a robot that does not know the truth.
+            starts: ``mask``, bool of batch shape: before which steps the memories start
+                from given states, whatever ``reset`` says; ``carry``: these, like the
+                argument ``carry`` with leaves ``[T, B, ...]``, or without ``T``.
         """
-        mean, end, estimates, latents = self._actor(groups["actor"], carry, reset, masks)
-        value, critic_end = self.value(groups, carry, reset)
+        mean, end, estimates, latents = self._actor(groups["actor"], carry, reset, masks, starts)
+        value, critic_end = self.value(groups, carry, reset, starts)
         carry = last(end | critic_end, reset)
         return PolicyOutput(mean, self._broadcast_std(mean), value, carry, estimates, latents)
 
@@ -110,11 +118,13 @@ class Policy(nn.Module):
         mean, end, _, _ = self._actor(groups["actor"], carry, reset, masks)
         return mean, self._broadcast_std(mean), carry | last(end, reset)
 
-    def value(self, groups: dict[str, Array], carry: dict, reset: Array) -> tuple[Array, dict]:
+    def value(
+        self, groups: dict[str, Array], carry: dict, reset: Array, starts: dict | None = None
+    ) -> tuple[Array, dict]:
         """Values, batch shape, and the critic's carry after every step, leaves ``[T, B, ...]`` or ``[B, ...]``."""
         x, carries = self.encode_critic(groups["critic"]), {}
         if self.memory is not None:
-            x, carries["critic"] = self.memory_critic(x, carry["critic"], reset)
+            x, carries["critic"] = self._remember("critic", x, carry, reset, starts)
         return self.critic(x)[..., 0], carries
 
     def act_with_embedded_latent(self, embedded: Array, carry: dict, reset: Array) -> tuple[Array, dict]:
@@ -163,7 +173,7 @@ class Policy(nn.Module):
         found = {name: getattr(self, name).replace_prob for name in self._stages()}
         return {name: prob for name, prob in found.items() if 0 < prob < 1}
 
-    def _actor(self, flat: Array, carry: dict, reset: Array, masks: Mapping[str, Array]):
+    def _actor(self, flat: Array, carry: dict, reset: Array, masks: Mapping[str, Array], starts: dict | None = None):
         estimates, carries = {}, {}
         for name in self._stages():
             stage = getattr(self, name)
@@ -171,22 +181,28 @@ class Policy(nn.Module):
                 continue
             x = estimators.estimator_inputs(stage, self.actor_obs, flat)
             if self.memory is not None:
-                x, carries[name] = getattr(self, f"memory_{name}")(x, carry[name], reset)
+                x, carries[name] = self._remember(name, x, carry, reset, starts)
             estimates[name] = getattr(self, f"state_{name}")(x)
             if stage.replace_prob > 0:
                 mask = masks.get(name)
                 flat = estimators.substitute(stage, self.actor_obs, self.critic_obs, flat, estimates[name], mask)
         latents = self.get_encoder_latent(flat) if self.encoders else {}
-        mean, end, features = self._head(encoders.embed(self.actor_obs, flat, latents), carry, reset)
+        mean, end, features = self._head(encoders.embed(self.actor_obs, flat, latents), carry, reset, starts)
         if self.estimator is not None and self.estimator.on_actor_memory:
             estimates["estimator"] = self.state_estimator(features)
         return mean, carries | end, estimates, latents
 
-    def _head(self, x: Array, carry: dict, reset: Array):
+    def _head(self, x: Array, carry: dict, reset: Array, starts: dict | None = None):
         carries = {}
         if self.memory is not None:
-            x, carries["actor"] = self.memory_actor(x, carry["actor"], reset)
+            x, carries["actor"] = self._remember("actor", x, carry, reset, starts)
         return self.actor(x), carries, x
+
+    def _remember(self, name: str, x: Array, carry: dict, reset: Array, starts: dict | None):
+        memory = getattr(self, f"memory_{name}")
+        if starts is None:
+            return memory(x, carry[name], reset)
+        return memory(x, carry[name], reset, starts["carry"][name], starts["mask"])
 
     def _broadcast_std(self, mean: Array) -> Array:
         return jnp.broadcast_to(jnp.exp(self.std) if self.log_std else self.std, mean.shape)

@@ -39,38 +39,42 @@ GATES = {"lstm": 4, "gru": 3}
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def run(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry) -> Carry:
+def run(
+    kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry, fresh: Carry | None = None
+) -> Carry:
     """The carry after every step, leaves ``[T, B, H]``.
 
     Args:
         kind: ``lstm`` or ``gru``.
         inputs: the inputs' share of the gates ``[T, B, G H]``.
         weight, bias: of the hidden state's share, ``[H, G H]`` and ``[G H]``.
-        keep: ``[T, B, 1]``, 0 where the carry is zeroed before the step, else 1.
+        keep: ``[T, B, 1]``, 0 where the carry is replaced before the step, else 1.
         carry: leaves ``[B, H]``, before the first step.
+        fresh: what replaces it, leaves ``[T, B, H]``, without a gradient; None: zeros.
     """
-    return _forward(kind, inputs, weight, bias, keep, carry)[0]
+    return _forward(kind, inputs, weight, bias, keep, carry, fresh)[0]
 
 
-def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry):
+def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, carry: Carry, fresh: Carry | None):
     def step(carry, now):
-        x, keep = now
-        carry = _kept(carry, keep)
+        x, keep, fresh = now
+        carry = _kept(carry, keep, fresh)
         gates = _join(kind, x, carry["hidden"] @ weight + bias)
         carry = CELLS[kind](gates, carry)
         return carry, (carry, gates)
 
     if len(keep) == 1:  # no loop: outside of jit each one would be compiled anew
-        _, now = step(carry, (inputs[0], keep[0]))
+        _, now = step(carry, jax.tree.map(lambda leaf: leaf[0], (inputs, keep, fresh)))
         carries, gates = jax.tree.map(lambda leaf: leaf[None], now)
     else:
-        _, (carries, gates) = jax.lax.scan(step, carry, (inputs, keep), unroll=_unroll(keep))
-    return carries, (gates, weight, keep, carry, carries)
+        _, (carries, gates) = jax.lax.scan(step, carry, (inputs, keep, fresh), unroll=_unroll(keep))
+    return carries, (gates, weight, keep, carry, carries, fresh)
 
 
 def _backward(kind: str, saved: tuple, grads: Carry):
-    gates, weight, keep, start, carries = saved
-    before = _kept(jax.tree.map(lambda first, all_: jnp.concatenate([first[None], all_[:-1]]), start, carries), keep)
+    gates, weight, keep, start, carries, fresh = saved
+    before = jax.tree.map(lambda first, all_: jnp.concatenate([first[None], all_[:-1]]), start, carries)
+    before = _kept(before, keep, fresh)
 
     def step(after, now):
         gates, keep, before, grad = now
@@ -84,7 +88,8 @@ def _backward(kind: str, saved: tuple, grads: Carry):
     d_start, d_gates = jax.lax.scan(step, zero, (gates, keep, before, grads), reverse=True, unroll=_unroll(keep))
     d_inputs, d_products = _split(kind, d_gates)
     d_weight = jnp.einsum("tbh,tbg->hg", before["hidden"], d_products)
-    return d_inputs, d_weight, d_products.sum((0, 1)), jnp.zeros_like(keep), d_start
+    d_keep, d_fresh = jax.tree.map(jnp.zeros_like, (keep, fresh))
+    return d_inputs, d_weight, d_products.sum((0, 1)), d_keep, d_start, d_fresh
 
 
 run.defvjp(_forward, _backward)
@@ -104,6 +109,8 @@ def _split(kind: str, gates: Array) -> tuple[Array, Array]:
     return (gates, gates) if kind == "lstm" else tuple(jnp.split(gates, 2, axis=-1))
 
 
-def _kept(carry: Carry, keep: Array) -> Carry:
-    """``carry`` where ``keep``, else 0, also in the place of NaN."""
-    return jax.tree.map(lambda leaf: jnp.where(keep > 0, leaf, 0.0), carry)
+def _kept(carry: Carry, keep: Array, fresh: Carry | None = None) -> Carry:
+    """``carry`` where ``keep``, else ``fresh`` or 0, also in the place of NaN."""
+    if fresh is None:
+        return jax.tree.map(lambda leaf: jnp.where(keep > 0, leaf, 0.0), carry)
+    return jax.tree.map(lambda leaf, other: jnp.where(keep > 0, leaf, other), carry, fresh)
