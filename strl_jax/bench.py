@@ -92,13 +92,13 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> 
     train, rollout = runner.fresh_states(runner.config.runner.init_at_random_ep_len)
     step = programs.get("step")
 
-    train, rollout, _ = jax.block_until_ready(step(train, rollout))
+    train, rollout, _ = jax.block_until_ready(step(train, rollout, runner.data))
     first = time.perf_counter()
-    train, rollout, _ = jax.block_until_ready(step(train, rollout))
+    train, rollout, _ = jax.block_until_ready(step(train, rollout, runner.data))
     steady = time.perf_counter()
     for _ in range(warmup):
-        train, rollout, _ = step(train, rollout)
-    fused, (train, rollout) = _time_chain(step, (train, rollout), repeats)
+        train, rollout, _ = step(train, rollout, runner.data)
+    fused, (train, rollout) = _time_chain(lambda *states: step(*states, runner.data), (train, rollout), repeats)
     seconds = {"fused": fused, **_time_parts(runner, train, rollout, repeats)}
     return {
         "compile_seconds": dict(programs.seconds),
@@ -143,12 +143,14 @@ def time_physics(runner: OnPolicyRunner, repeats: int) -> float:
 
 def _time_parts(runner: OnPolicyRunner, train, rollout, repeats: int) -> dict[str, float]:
     collect = train_step.make_collect(runner.env, runner.algorithm, runner.mesh, runner.config.runner.num_steps_per_env)
-    train, rollout, data = jax.block_until_ready(collect(train, rollout))
-    collect_seconds, (train, _) = _time_chain(collect, (train, rollout), repeats)
+    train, rollout, steps = jax.block_until_ready(collect(train, rollout, runner.data))
+    chain = (train, rollout)
+    collect_seconds, (train, rollout) = _time_chain(lambda *states: collect(*states, runner.data), chain, repeats)
 
     update, key = train_step.make_update(runner.algorithm, runner.mesh), jax.random.key(0)
-    train = jax.block_until_ready(update(train, data, key))[0]
-    update_seconds, _ = _time_chain(lambda state: update(state, data, key), (train,), repeats)
+    arguments = (steps, rollout.memory, runner.data, key)
+    train = jax.block_until_ready(update(train, *arguments))[0]
+    update_seconds, _ = _time_chain(lambda state: update(state, *arguments), (train,), repeats)
     return {
         "physics_only": time_physics(runner, repeats),
         "collect": collect_seconds,

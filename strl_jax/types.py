@@ -65,7 +65,7 @@ class Transition:
     valid: Array  # bool[T, B]
     reset: Array  # bool[T, B], the carry is zeroed BEFORE this step
     masks: dict[str, Array]  # stage -> bool[T, B], where the actor saw its estimate
-    extras: dict[str, Array]  # [T, B, ...]
+    extras: dict[str, Array]  # [T, B, ...], of the environment and of the hooks
 
 
 @struct.dataclass
@@ -76,6 +76,7 @@ class Rollout:
     carry0: Any  # policy carry at t = 0, leaves [B, ...]
     last_value: Array  # [B], critic on the observation after the last step
     stats: Any  # the statistics that normalised the observations; see rollout.collect
+    carries: Any = None  # policy carry before every step, leaves [T, B, ...], where the algorithm keeps it
 
 
 @struct.dataclass
@@ -95,6 +96,7 @@ class Batch:
     masks: dict[str, Array]  # stage -> bool[...]
     carry: Any  # policy carry at t = 0, leaves [B, ...], {} when feed-forward
     extras: dict[str, Array]  # [..., ...]
+    starts: Any = None  # memories that start elsewhere than at the carry or zero; see modules.starts
 
 
 @struct.dataclass
@@ -126,7 +128,7 @@ class TrainState:
     opt_state: dict[str, Any]  # parameter group -> optax state
     learning_rate: dict[str, Array]  # parameter group -> []
     iteration: Array  # int32[]
-    stats: dict[str, Any]  # observation group -> component -> RunningStats; "reward"
+    stats: dict[str, Any]  # observation group -> component -> RunningStats; "reward", and those of hooks
 
 
 @struct.dataclass
@@ -147,4 +149,6 @@ class RolloutState:
     reset: Array  # bool[B], zero the carry before the next step
     episode: EpisodeSums
     discounted: Array  # [B], running discounted return of the reward normaliser
+    hooks: dict[str, Any]  # hook -> its state
+    memory: dict[str, Any]  # what is kept of earlier rollouts: the queue, the replay
     key: Array  # PRNG key[B]; a shard draws from its first, then renews all of them

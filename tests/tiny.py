@@ -58,7 +58,7 @@ def make_state(algorithm: Algorithm, seed: int = 0) -> TrainState:
     return TrainState(
         params=params,
         opt_state={name: optimizers.init(optimizer, params[name]) for name, optimizer in algorithm.optimizers.items()},
-        learning_rate=dict.fromkeys(algorithm.optimizers, algorithm.learning_rate(jnp.int32(0))),
+        learning_rate=algorithm.learning_rates(jnp.int32(0)),
         iteration=jnp.int32(0),
         stats=stats,
     )
@@ -95,7 +95,13 @@ def make_outputs(algorithm: Algorithm, train_state, seed: int, num_steps: int, n
         "extras": {},
     }
     metrics = normal(seed, 15, (*batch, 1))
-    return {"transition": transition, "terminal_obs": make_obs(seed + 1, batch), "metrics": metrics}
+    sampled = transition["action"]
+    return {
+        "transition": transition,
+        "terminal_obs": make_obs(seed + 1, batch),
+        "metrics": metrics,
+        "sampled": sampled,
+    }
 
 
 def make_rollout_state(seed: int, num_envs: int) -> RolloutState:
@@ -109,6 +115,8 @@ def make_rollout_state(seed: int, num_envs: int) -> RolloutState:
         reset=no,
         episode=EpisodeSums(some, counter, {"effort": some}),
         discounted=2.0 * some,
+        hooks={},
+        memory={},
         key=jax.random.split(jax.random.key(seed), num_envs),
     )
 

@@ -1,7 +1,7 @@
-"""What an algorithm is: a config, a policy, observation groups, loss terms, optimisers."""
+"""What an algorithm is: a config, a policy, observation groups, loss terms, hooks, optimisers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -10,10 +10,13 @@ import optax
 
 from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.hooks import ActHook, RewardHook
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Array, Batch, Obs, PolicyOutput, TrainState
+
+Outputs = dict[str, Any]  # network -> what it gave on a minibatch; the policy's is a PolicyOutput
 
 
 @dataclass(frozen=True)
@@ -23,27 +26,48 @@ class Term:
     Attributes:
         name: its name in the log.
         coef: its factor as a function of the iteration.
-        fn: ``(output, minibatch) -> loss``; the network has been applied already.
+        fn: ``(outputs, minibatch) -> loss``; the networks have been applied already.
     """
 
     name: str
     coef: optax.Schedule
-    fn: Callable[[PolicyOutput, Batch], Array]
+    fn: Callable[[Outputs, Batch], Array]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number for the log that is no part of the loss.
+
+    Attributes:
+        name: its name in the log.
+        fn: ``(outputs, minibatch) -> scalar``.
+    """
+
+    name: str
+    fn: Callable[[Outputs, Batch], Array]
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm as a list of terms over one policy. Static: close over it.
+    """An algorithm as a list of terms over networks, and of hooks into the rollout. Static: close over it.
 
     Attributes:
         config: the algorithm's numbers.
         compat: which of st_rl's habits are on.
         policy: the Flax module.
-        groups: observation groups; ``actor`` and ``critic`` at least.
+        groups: observation groups of the policy; ``actor`` and ``critic`` at least.
         terms: the loss is the sum of coef * term.
-        optimizers: parameter group -> optax chain at learning rate 1.
+        optimizers: name -> optax chain at learning rate 1.
         variables: the policy's variables if they are given, not drawn.
         act_groups: groups that acting needs.
+        metrics: logged beside the terms.
+        networks: name -> ``(params, minibatch) -> output`` of the networks besides the policy.
+        act_hook: who acts, or None: the policy.
+        reward_hooks: what is rewarded, one after the other.
+        members: optimiser -> the parameter groups that it moves; absent: the one of its name.
+        rates: optimiser -> its learning rate as a function of the iteration; absent: the policy's.
+        queue: the update learns from the last ``int(queue * T)`` steps.
+        resample_prob: probability with which a sequence of the update starts from a random memory.
     """
 
     config: Any
@@ -54,6 +78,14 @@ class Algorithm:
     optimizers: dict[str, optax.GradientTransformation]
     variables: dict | None = None
     act_groups: tuple[str, ...] = ("actor",)
+    metrics: tuple[Metric, ...] = ()
+    networks: dict[str, Callable[[dict, Batch], Any]] = field(default_factory=dict)
+    act_hook: ActHook | None = None
+    reward_hooks: tuple[RewardHook, ...] = ()
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rates: dict[str, optax.Schedule] = field(default_factory=dict)
+    queue: float = 1.0
+    resample_prob: float = 0.0
 
     def init(self, key: Array) -> TrainState:
         """Fresh parameters, optimiser states and statistics."""
@@ -63,11 +95,17 @@ class Algorithm:
             stats = {name: normalizer.init_group(segments) for name, segments in self.groups.items()}
         if self.config.normalize_rewards:
             stats["reward"] = normalizer.init()
-        start = self.learning_rate(jnp.int32(0))
+        for index, hook in enumerate(self.reward_hooks):
+            more_params, more_stats = hook.init(jax.random.fold_in(key, index + 1))
+            params |= more_params
+            stats |= more_stats
         return TrainState(
             params=params,
-            opt_state={name: optimizers.init(optimizer, params[name]) for name, optimizer in self.optimizers.items()},
-            learning_rate=dict.fromkeys(self.optimizers, start),
+            opt_state={
+                name: optimizers.init(optimizer, self.trained(params, name))
+                for name, optimizer in self.optimizers.items()
+            },
+            learning_rate=self.learning_rates(jnp.int32(0)),
             iteration=jnp.int32(0),
             stats=stats,
         )
@@ -76,8 +114,19 @@ class Algorithm:
         dummy = {name: jnp.zeros((1, segments.size), jnp.float32) for name, segments in self.groups.items()}
         return self.policy.init(key, dummy, self.policy.initial_carry(1), jnp.zeros(1, bool))
 
+    def trained(self, params: dict, optimizer: str) -> dict:
+        """The parameter groups that an optimiser moves."""
+        return {group: params[group] for group in self.members.get(optimizer, (optimizer,))}
+
+    def learning_rates(self, iteration: Array) -> dict[str, Array]:
+        """Learning rate of every optimiser at the start of an iteration, before any adaptation."""
+        return {
+            name: jnp.asarray(self.rates.get(name, self.learning_rate)(iteration), jnp.float32)
+            for name in self.optimizers
+        }
+
     def learning_rate(self, iteration: Array) -> Array:
-        """Learning rate at the start of an iteration, before any adaptation."""
+        """Learning rate of the config, a number or a schedule."""
         schedule = self.config.schedule
         spec = self.config.learning_rate if isinstance(schedule, str) else schedule
         return jnp.asarray(schedules.make(spec)(iteration), jnp.float32)
@@ -89,7 +138,7 @@ class Algorithm:
         return {name: normalizer.pack_group(self.groups[name], stats.get(name, {}), obs, eps) for name in names}
 
     def update_obs_stats(self, stats: dict, obs: Obs, where: Array, axis_name: str | None) -> dict:
-        """Statistics after the samples ``obs`` where ``where``; those of rewards stay."""
+        """Statistics after the samples ``obs`` where ``where``; those of rewards and hooks stay."""
         until = self.config.normalization_until
         return {
             name: normalizer.update_group(value, obs, where=where, until=until, axis_name=axis_name)
@@ -108,7 +157,21 @@ class Algorithm:
         """The critic on packed groups; see ``Policy.value``."""
         return self.policy.apply(params["policy"], groups, carry, reset, method="value")
 
+    @property
+    def terminal_components(self) -> tuple[str, ...]:
+        """Components whose terminal observations something needs."""
+        hooks = [name for hook in self.reward_hooks for name in hook.components]
+        return tuple(dict.fromkeys([*self.groups["critic"].names, *hooks]))
+
 
 def apply_policy(algorithm: Algorithm, params: dict, minibatch: Batch) -> PolicyOutput:
     """The policy on a minibatch."""
-    return algorithm.policy.apply(params["policy"], minibatch.groups, minibatch.carry, minibatch.reset, minibatch.masks)
+    variables, mb = params["policy"], minibatch
+    starts = () if mb.starts is None else (mb.starts,)
+    return algorithm.policy.apply(variables, mb.groups, mb.carry, mb.reset, mb.masks, *starts)
+
+
+def apply_networks(algorithm: Algorithm, params: dict, minibatch: Batch) -> Outputs:
+    """Every network on a minibatch, the policy under its name."""
+    others = {name: network(params, minibatch) for name, network in algorithm.networks.items()}
+    return {"policy": apply_policy(algorithm, params, minibatch)} | others

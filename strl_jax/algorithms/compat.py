@@ -25,6 +25,20 @@ class Compat(BaseModel):
             forward pass, not kept from collecting.
         zero_mutex_buffer: a mutex policy's smoothing buffer starts at zeros and is never
             cleared, and where no obstacle is seen the sub-policies see the first flag.
+        sample_log_prob: where a teacher acts, the stored log-probability is that of the
+            action that the policy had drawn, not of the one that was taken.
+        executed_labels: with a discriminator the action labels are the executed actions,
+            not a teacher's.
+        discriminator_with_policy: the discriminator shares the policy's optimiser and
+            clip, and ``discriminator_loss_coef`` only switches its losses on.
+        separate_amp_normalizers: the policy's motion and the reference motion are
+            normalised each with statistics of its own, which move with every step.
+        amp_after_reset: at the end of an episode the pair of observations that the
+            discriminator sees reaches into the next one.
+        mimic_in_loss: the mimic loss, which has no gradient, is part of the total.
+        looped_returns: with a buffer of several rollouts, returns are computed anew over
+            the whole of it, in the order in which it was written.
+        tan_statistic: ``l1_before_tanh`` takes the tangent where its inverse is meant.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -39,6 +53,14 @@ class Compat(BaseModel):
     advance_critic_memory: bool = False
     redraw_replacement: bool = False
     zero_mutex_buffer: bool = False
+    sample_log_prob: bool = False
+    executed_labels: bool = False
+    discriminator_with_policy: bool = False
+    separate_amp_normalizers: bool = False
+    amp_after_reset: bool = False
+    mimic_in_loss: bool = False
+    looped_returns: bool = False
+    tan_statistic: bool = False
 
     @classmethod
     def st_rl(cls) -> "Compat":
@@ -54,4 +76,12 @@ class Compat(BaseModel):
             advance_critic_memory=True,
             redraw_replacement=True,
             zero_mutex_buffer=True,
+            sample_log_prob=True,
+            executed_labels=True,
+            discriminator_with_policy=True,
+            separate_amp_normalizers=True,
+            amp_after_reset=True,
+            mimic_in_loss=True,
+            looped_returns=True,
+            tan_statistic=True,
         )

@@ -17,15 +17,16 @@ def stack_metrics(metrics: dict[str, Array], batch: int) -> Array:
     return jnp.stack([metrics[name] for name in sorted(metrics)], axis=-1)
 
 
-def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Array, gamma: float):
+def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Array, gamma: float, total: Array):
     """Sums of the running episodes through T steps.
 
     Args:
         sums: as they stood before the first step, leaves ``[B]``.
         discounted: ``[B]``, running discounted return.
-        record: ``reward``, ``done``, ``valid``, each ``[T, B]``.
+        record: ``reward`` of the environment, ``done``, ``valid``, each ``[T, B]``.
         metrics: ``[T, B, K]``, see ``stack_metrics``.
         gamma: discount.
+        total: ``[T, B]``, the reward that is learned from, which is discounted.
 
     Returns:
         Sums and discounted return after the last step; and a log: ``reward``,
@@ -39,8 +40,8 @@ def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Arra
 
     def step(carry, inputs):
         reward, length, running, discounted, sum_finished = carry
-        r, metric, done, end = inputs
-        reward, length, running, discounted = reward + r, length + 1, running + metric, gamma * discounted + r
+        r, learned, metric, done, end = inputs
+        reward, length, running, discounted = reward + r, length + 1, running + metric, gamma * discounted + learned
         sum_finished = sum_finished + jnp.where(end[:, None], running, 0.0)
         after = jax.tree.map(
             lambda x: jnp.where(done.reshape(done.shape + (1,) * (x.ndim - 1)), jnp.zeros_like(x), x),
@@ -49,7 +50,7 @@ def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Arra
         return (*after, sum_finished), (reward, length, discounted)
 
     start = (sums.reward, sums.length, totals, discounted, jnp.zeros_like(totals))
-    inputs = (record["reward"], metrics, record["done"], finished)
+    inputs = (record["reward"], total, metrics, record["done"], finished)
     (reward, length, running, discounted, total), log = jax.lax.scan(step, start, inputs, unroll=UNROLL)
     new = EpisodeSums(reward, length, {name: running[:, i] for i, name in enumerate(names)})
     total = total.sum(axis=0)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from strl_jax.algorithms import losses, schedules
-from strl_jax.algorithms.base import Term
+from strl_jax.algorithms.base import Outputs, Term
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.modules.estimators import estimation_targets
 from strl_jax.modules.policy import Policy
-from strl_jax.types import Array, Batch, PolicyOutput
+from strl_jax.types import Array, Batch
 
 # The one argument that each loss takes.
 ARGUMENTS = {"mse_loss": (), "l1_loss": (), "smooth_l1_loss": ("beta",), "huber_loss": ("delta",)}
@@ -99,8 +99,8 @@ def _term(config: EstimatorFields, policy: Policy, name: str, coef: Coefficient)
     loss = elementwise_loss(config.estimator_loss_func, config.estimator_loss_kwargs)
     stage = getattr(policy, name)
 
-    def fn(output: PolicyOutput, mb: Batch):
-        estimate = output.estimates[name]
+    def fn(outputs: Outputs, mb: Batch):
+        estimate = outputs["policy"].estimates[name]
         target = estimation_targets(stage, policy.actor_obs, policy.critic_obs, mb.groups["critic"])
         chex.assert_equal_shape([estimate, target])
         return losses.mean(jnp.sum(loss(estimate, target), axis=-1), mb.weight)

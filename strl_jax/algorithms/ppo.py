@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from strl_jax.algorithms import estimator, losses, optimizers, schedules
-from strl_jax.algorithms.base import Algorithm, Term
+from strl_jax.algorithms.base import Algorithm, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Batch, PolicyOutput
+from strl_jax.types import Batch
 
 __all__ = ["EstimatorPPOConfig", "PPOConfig", "make", "terms", "update"]
 
@@ -87,15 +87,16 @@ def terms(config: PPOConfig) -> tuple[Term, ...]:
     clip = config.clip_param
     value_clip = clip if config.use_clipped_value_loss else None
 
-    def surrogate(output: PolicyOutput, mb: Batch):
+    def surrogate(outputs: Outputs, mb: Batch):
+        output = outputs["policy"]
         log_prob = losses.log_prob(mb.action, output.mean, output.std)
         return losses.surrogate(log_prob, mb.log_prob, mb.advantage, clip=clip, weight=mb.weight)
 
-    def value(output: PolicyOutput, mb: Batch):
-        return losses.value(output.value, mb.value, mb.return_, clip=value_clip, weight=mb.weight)
+    def value(outputs: Outputs, mb: Batch):
+        return losses.value(outputs["policy"].value, mb.value, mb.return_, clip=value_clip, weight=mb.weight)
 
-    def entropy(output: PolicyOutput, mb: Batch):
-        return losses.entropy(output.std, weight=mb.weight)
+    def entropy(outputs: Outputs, mb: Batch):
+        return losses.entropy(outputs["policy"].std, weight=mb.weight)
 
     return (
         Term("surrogate_loss", schedules.make(config.surrogate_loss_coef), surrogate),

@@ -1,15 +1,31 @@
 """Collecting experience: act, step, observe; as one scan, or as a loop on the host."""
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
-from strl_jax.algorithms import episodes, losses
+from strl_jax.algorithms import episodes, losses, returns
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.hooks import Collected
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import last
-from strl_jax.types import Array, Rollout, RolloutState, TimeStep, TrainState, Transition
+from strl_jax.sharding import pmean
+from strl_jax.storage.sarsa import next_observations
+from strl_jax.types import Array, Obs, Rollout, RolloutState, TimeStep, TrainState, Transition
+
+
+@struct.dataclass
+class Drawn:
+    """What is random in the steps of a rollout."""
+
+    noise: Array  # [T, B, A], standard normal
+    reset: Array  # [T, B], uniform, chooses states from the pool
+    masks: dict[str, Array]  # stage -> bool[T, B], see Policy
+    hook: Any  # of the act hook, leaves [T, B, ...]
 
 
 def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, noise: Array, masks: dict):
@@ -31,9 +47,9 @@ def act(algorithm: Algorithm, params: dict, stats: dict, state: RolloutState, no
     return mean, std, mean if policy.deterministic else mean + std * noise, carry
 
 
-def observe(state: RolloutState, env_state, timestep: TimeStep, carry) -> RolloutState:
+def observe(state: RolloutState, env_state, timestep: TimeStep, carry, hooks: dict) -> RolloutState:
     """Takes in the result of a step; a memory is cleared before the first step of an episode."""
-    return state.replace(env=env_state, carry=carry, reset=timestep.done)
+    return state.replace(env=env_state, carry=carry, reset=timestep.done, hooks=hooks)
 
 
 def collect(
@@ -44,28 +60,31 @@ def collect(
     key: Array,
     num_steps: int,
     *,
+    data: dict | None = None,
     axis_name: str | None = None,
 ) -> tuple[TrainState, RolloutState, Rollout, dict]:
     """``num_steps`` steps of all environments as one ``lax.scan``.
 
     Args:
         env_step: ``(episode state, action, draw) -> episode state, TimeStep``, where
-            ``draw[B]`` is uniform in [0, 1) and chooses reset states.
+            ``draw[B]`` is uniform in [0, 1) and chooses reset states. Where a reward hook
+            ends episodes, it is called with the keyword ``ends`` of ``EpisodeEnv.step``.
         train_state: policy and statistics; only the statistics may come back changed
-            (rewards; observations too under ``compat.normalize_while_collecting``).
+            (rewards; others too under compat's habits of normalising while collecting).
         state: leaves ``[B, ...]``.
         key: PRNG key of this shard.
+        data: what hooks need and nothing changes: a teacher, an expert's motion.
 
     Returns:
         train state, rollout state, rollout and metrics (see ``episodes.summarize``).
     """
 
     def step(loop, drawn):
-        return one_step(algorithm, env_step, train_state.params, *loop, drawn, axis_name)
+        return one_step(algorithm, env_step, train_state, *loop, drawn, axis_name, data=data)
 
     drawn = draw(algorithm, key, num_steps, state.reset.shape[0])
     (end, stats), outputs = jax.lax.scan(step, (state, train_state.stats), drawn)
-    return finish(algorithm, train_state, state, end, stats, outputs, axis_name)
+    return finish(algorithm, train_state, state, end, stats, outputs, axis_name, data=data, key=key)
 
 
 def collect_host(
@@ -75,34 +94,56 @@ def collect_host(
     state: RolloutState,
     key: Array,
     num_steps: int,
+    *,
+    data: dict | None = None,
 ) -> tuple[TrainState, RolloutState, Rollout, dict]:
     """``collect`` with a Python loop, for simulators that cannot be traced; same arguments, same results."""
     end, stats, outputs = state, train_state.stats, []
     drawn = draw(algorithm, key, num_steps, state.reset.shape[0])
     for index in range(num_steps):
         now = jax.tree.map(lambda x, index=index: x[index], drawn)
-        (end, stats), output = one_step(algorithm, env_step, train_state.params, end, stats, now, None)
+        (end, stats), output = one_step(algorithm, env_step, train_state, end, stats, now, None, data=data)
         outputs.append(output)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
-    return finish(algorithm, train_state, state, end, stats, stacked, None)
+    return finish(algorithm, train_state, state, end, stats, stacked, None, data=data, key=key)
 
 
-def draw(algorithm: Algorithm, key: Array, num_steps: int, batch: int) -> tuple[Array, Array, dict]:
-    """All that is random in a rollout, at once: action noise ``[T, B, A]``, reset draws and masks ``[T, B]``."""
+def draw(algorithm: Algorithm, key: Array, num_steps: int, batch: int) -> Drawn:
+    """All that is random in a rollout, at once."""
     noise_key, reset_key, mask_key = jax.random.split(key, 3)
-    noise = jax.random.normal(noise_key, (num_steps, batch, algorithm.policy.action_size))
-    masks = algorithm.draw_masks(mask_key, (num_steps, batch))
-    return noise, jax.random.uniform(reset_key, (num_steps, batch)), masks
+    hook = algorithm.act_hook
+    return Drawn(
+        noise=jax.random.normal(noise_key, (num_steps, batch, algorithm.policy.action_size)),
+        reset=jax.random.uniform(reset_key, (num_steps, batch)),
+        masks=algorithm.draw_masks(mask_key, (num_steps, batch)),
+        hook=None if hook is None else hook.draw(jax.random.fold_in(key, 1), num_steps, batch),
+    )
 
 
-def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, drawn: tuple, axis_name: str | None):
+def one_step(
+    algorithm: Algorithm,
+    env_step: Callable,
+    train_state: TrainState,
+    state: RolloutState,
+    stats: dict,
+    drawn: Drawn,
+    axis_name: str | None,
+    *,
+    data: dict | None = None,
+):
     """The body of both loops: (state, statistics) and one step's ``draw`` to the same and this step's record."""
-    noise, reset_draw, masks = drawn
-    mean, std, action, carry = act(algorithm, params, stats, state, noise, masks)
-    env_state, timestep = env_step(state.env, action, reset_draw)
+    obs, hook = state.env.env.obs, algorithm.act_hook
+    mean, std, sampled, carry = act(algorithm, train_state.params, stats, state, drawn.noise, drawn.masks)
+    action, extras, hooks = sampled, {}, state.hooks
+    if hook is not None:
+        action, extras, acting = hook.act(data, hooks[hook.name], obs, sampled, drawn.hook)
+    ends = _ends(algorithm, train_state.params, stats, obs)
+    env_state, timestep = env_step(state.env, action, drawn.reset, **ends)
+    if hook is not None:
+        hooks = hooks | {hook.name: hook.observe(acting, timestep, train_state.iteration, drawn.hook)}
     record = {
         "transition": {
-            "obs": state.env.env.obs,
+            "obs": obs,
             "action": action,
             "mean": mean,
             "std": std,
@@ -110,16 +151,36 @@ def one_step(algorithm, env_step, params, state: RolloutState, stats: dict, draw
             "done": timestep.done,
             "timeout": timestep.timeout,
             "valid": timestep.valid,
-            "masks": masks,
-            "extras": timestep.extras,
+            "masks": drawn.masks,
+            "extras": timestep.extras | extras,
         },
-        "terminal_obs": {name: timestep.terminal_obs[name] for name in algorithm.groups["critic"].names},
+        "terminal_obs": {name: timestep.terminal_obs[name] for name in algorithm.terminal_components},
         "metrics": episodes.stack_metrics(timestep.metrics, timestep.reward.shape[0]),
+        "sampled": sampled,
     }
+    if keeps_carries(algorithm):
+        record["carry"] = {name: leaf for name, leaf in state.carry.items() if name != "critic"}
     if algorithm.compat.normalize_while_collecting:
-        record["stats"] = stats
+        record["stats"] = {name: stats[name] for name in algorithm.groups if name in stats}
         stats = algorithm.update_obs_stats(stats, timestep.obs, timestep.valid, axis_name)
-    return (observe(state, env_state, timestep, carry), stats), record
+    return (observe(state, env_state, timestep, carry, hooks), stats), record
+
+
+def keeps_carries(algorithm: Algorithm) -> bool:
+    """Whether a queue of several rollouts begins within one: its memory there must be known."""
+    return algorithm.policy.is_recurrent and not float(algorithm.queue).is_integer()
+
+
+def _ends(algorithm: Algorithm, params: dict, stats: dict, obs: Obs) -> dict[str, Callable]:
+    """``ends``: ``env_state -> bool[B]``, what reward hooks say of the end of episodes, if they say something."""
+    hooks = [hook.ends for hook in algorithm.reward_hooks if hook.ends is not None]
+    if not hooks:
+        return {}
+    return {
+        "ends": lambda env_state: functools.reduce(
+            jnp.logical_or, [end(params, stats, obs, env_state) for end in hooks]
+        )
+    }
 
 
 def finish(
@@ -130,41 +191,49 @@ def finish(
     stats: dict,
     outputs: dict,
     axis_name: str | None,
+    *,
+    data: dict | None = None,
+    key: Array | None = None,
 ) -> tuple[TrainState, RolloutState, Rollout, dict]:
-    """What takes one batched pass instead of one a step: values, bootstraps, episode sums, the log.
+    """What takes one batched pass instead of one a step: values, bootstraps, rewards, episode sums, the log.
 
     Args:
         start, end: the state before the first and after the last step.
         stats: statistics after the last step.
         outputs: stacked records of ``one_step``.
+        data, key: as in ``collect``; only hooks need them.
     """
     record = outputs["transition"]
     used = train_state.stats
     if algorithm.compat.normalize_while_collecting:  # one set of statistics for each step: [T, 1, *shape]
-        used = jax.tree.map(lambda x: x[:, None], outputs["stats"])
+        used = used | jax.tree.map(lambda x: x[:, None], outputs["stats"])
 
     def pack(stats, obs):
         return algorithm.pack(stats, obs, groups=("critic",))
 
-    sums, discounted, log = episodes.accumulate(
-        start.episode, start.discounted, record, outputs["metrics"], algorithm.config.gamma
+    total, record, stats, log = _rewards(algorithm, train_state, data, key, outputs, end, stats, axis_name)
+    sums, discounted, episode_log = episodes.accumulate(
+        start.episode, start.discounted, record, outputs["metrics"], algorithm.config.gamma, total
     )
-    stats, reward = _normalize_rewards(algorithm, stats, record, log["discounted"], axis_name)
+    stats, reward = _normalize_rewards(algorithm, stats, total, record["valid"], episode_log["discounted"], axis_name)
     reset = jnp.concatenate([start.reset[None], record["done"][:-1]])
     value, carries = algorithm.value(train_state.params, pack(used, record["obs"]), start.carry, reset)
     bootstrap = _terminal_values(algorithm, train_state.params, pack(used, outputs["terminal_obs"]), carries)
     end = end.replace(carry=end.carry | last(carries, reset))
     last_value, end = _last_value(algorithm, train_state.params, pack(stats, end.env.env.obs), end)
+    drawn = outputs["sampled"] if algorithm.compat.sample_log_prob else record["action"]
     steps = Transition(
         **(record | {"reward": reward}),
-        log_prob=losses.log_prob(record["action"], record["mean"], record["std"]),
+        log_prob=losses.log_prob(drawn, record["mean"], record["std"]),
         value=value,
         bootstrap=jnp.where(record["timeout"], bootstrap, 0.0),
         reset=reset,
     )
     rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
+    if keeps_carries(algorithm):
+        rollout = rollout.replace(carries=outputs["carry"] | _before(start.carry, carries))
     end = end.replace(episode=sums, discounted=discounted)
-    return train_state.replace(stats=stats), end, rollout, episodes.summarize(record, log, axis_name)
+    return train_state.replace(stats=stats), end, rollout, episodes.summarize(record, episode_log, axis_name) | log
 
 
 def _terminal_values(algorithm: Algorithm, params: dict, groups: dict, carries: dict) -> Array:
@@ -186,11 +255,57 @@ def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutSt
     return value, end
 
 
-def _normalize_rewards(algorithm: Algorithm, stats: dict, record: dict, discounted: Array, axis_name: str | None):
+def _rewards(
+    algorithm: Algorithm,
+    train_state: TrainState,
+    data: dict | None,
+    key: Array | None,
+    outputs: dict,
+    end: RolloutState,
+    stats: dict,
+    axis_name: str | None,
+) -> tuple[Array, dict, dict, dict]:
+    """The reward ``[T, B]`` after all hooks; the record with what they store; statistics; what they log."""
+    record, total = outputs["transition"], outputs["transition"]["reward"]
+    log = _hook_means(algorithm, record, axis_name)
+    collected = Collected(
+        obs=record["obs"],
+        terminal_obs=outputs["terminal_obs"],
+        next_obs=next_observations(record["obs"], end.env.env.obs),
+        action=record["action"],
+        valid=record["valid"],
+        extras=record["extras"],
+    )
+    for index, hook in enumerate(algorithm.reward_hooks):
+        hook_key = jax.random.fold_in(key, index + 2)
+        total, extras, stats, more = hook.reward(train_state.params, stats, data, hook_key, collected, total, axis_name)
+        record = record | {"extras": record["extras"] | extras}
+        log |= more
+    return jnp.where(record["valid"], total, 0.0), record, stats, {"hooks": log}
+
+
+def _hook_means(algorithm: Algorithm, record: dict, axis_name: str | None) -> dict[str, Array]:
+    hook = algorithm.act_hook
+    if hook is None:
+        return {}
+    weight = returns.weights(record["valid"], axis_name=axis_name)
+    return {name: pmean(jnp.sum(weight * record["extras"][name]), axis_name) for name in hook.logged}
+
+
+def _before(first: dict, after: dict) -> dict:
+    """The carry before every step from those after every step, for the memories that ``after`` has."""
+    return {
+        name: jax.tree.map(lambda start, rest: jnp.concatenate([start[None], rest[:-1]]), first[name], leaves)
+        for name, leaves in after.items()
+    }
+
+
+def _normalize_rewards(
+    algorithm: Algorithm, stats: dict, reward: Array, valid: Array, discounted: Array, axis_name: str | None
+) -> tuple[dict, Array]:
     """Rewards over the deviation of their discounted sum, this rollout's included."""
     if "reward" not in stats:
-        return stats, record["reward"]
-    moments = normalizer.update(stats["reward"], discounted, where=record["valid"], axis_name=axis_name)
+        return stats, reward
+    moments = normalizer.update(stats["reward"], discounted, where=valid, axis_name=axis_name)
     limit = algorithm.config.normalized_reward_clamp_value
-    reward = jnp.clip(record["reward"] / (jnp.sqrt(moments.var) + 1e-8), -limit, limit)
-    return stats | {"reward": moments}, reward
+    return stats | {"reward": moments}, jnp.clip(reward / (jnp.sqrt(moments.var) + 1e-8), -limit, limit)

@@ -5,25 +5,37 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from strl_jax.algorithms import rollout
+from strl_jax.algorithms import memory, rollout
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.update import update
 from strl_jax.sharding import AXIS, replicated, shard_jit, sharded
 from strl_jax.types import Array, EpisodeSums, Rollout, RolloutState, TrainState
 
 
-def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_lengths: bool = True):
+def make_init(
+    env,
+    algorithm: Algorithm,
+    mesh: Mesh,
+    num_envs: int,
+    *,
+    random_lengths: bool = True,
+    num_steps: int = 1,
+    data: dict | None = None,
+):
     """``key -> (TrainState, RolloutState)``, compiled, the results placed on the mesh.
 
     Args:
         env: an ``EpisodeEnv``.
         num_envs: environments of all shards together.
         random_lengths: start every first episode at a random age.
+        num_steps: steps of an iteration; only an algorithm that keeps earlier rollouts asks.
+        data: what the hooks need; only its shapes matter.
     """
 
     def build(key: Array):
         params_key, env_key, run_key = jax.random.split(key, 3)
         episode, metrics = env.init(jax.random.split(env_key, num_envs), random_lengths)
+        hook = algorithm.act_hook
         state = RolloutState(
             env=episode,
             carry=algorithm.policy.initial_carry(num_envs, params_key),
@@ -34,23 +46,34 @@ def make_init(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, *, random_le
                 metrics=metrics,
             ),
             discounted=jnp.zeros(num_envs),
+            hooks={} if hook is None else {hook.name: hook.init(jax.random.fold_in(run_key, 1), num_envs)},
+            memory={},
             key=jax.random.split(run_key, num_envs),
         )
-        return algorithm.init(params_key), state
+        train = algorithm.init(params_key)
+        if memory.needed(algorithm):
+            state = state.replace(memory=memory.init(algorithm, rollout_shapes(train, state), data))
+        return train, state
+
+    def rollout_shapes(train, state):
+        def collect(*args):
+            return collect_shard(env, algorithm, num_steps, None, *args)[2]
+
+        return jax.eval_shape(collect, train, state, data)
 
     return jax.jit(build, in_shardings=replicated(mesh), out_shardings=(replicated(mesh), sharded(mesh)))
 
 
 def init_states(
-    env, algorithm: Algorithm, mesh: Mesh, key: Array, num_envs: int, *, random_lengths: bool = True
+    env, algorithm: Algorithm, mesh: Mesh, key: Array, num_envs: int, **options
 ) -> tuple[TrainState, RolloutState]:
     """Both states of a new run; arguments as in ``make_init``, ``key`` is the PRNG key of the run."""
-    return make_init(env, algorithm, mesh, num_envs, random_lengths=random_lengths)(key)
+    return make_init(env, algorithm, mesh, num_envs, **options)(key)
 
 
-def abstract_states(env, algorithm: Algorithm, mesh: Mesh, num_envs: int) -> tuple[TrainState, RolloutState]:
+def abstract_states(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, **options) -> tuple[TrainState, RolloutState]:
     """Shapes, dtypes and shardings of ``init_states``' results, with nothing compiled or run."""
-    init = make_init(env, algorithm, mesh, num_envs)
+    init = make_init(env, algorithm, mesh, num_envs, **options)
     shapes = jax.eval_shape(init, jax.random.key(0))
     return tuple(
         jax.tree.map(lambda x, place=place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
@@ -58,56 +81,65 @@ def abstract_states(env, algorithm: Algorithm, mesh: Mesh, num_envs: int) -> tup
     )
 
 
-def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | None, train_state, state):
+def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | None, train_state, state, data=None):
     """One shard's rollout. Returns what ``rollout.collect`` does, and the key of the update."""
     batch = state.reset.shape[0]
     collect_key, update_key, pool_key, next_key = jax.random.split(state.key[0], 4)
     pool = env.pool(pool_key, batch)
 
-    def env_step(episode, action, draw):
-        return env.step(episode, action, pool, draw)
+    def env_step(episode, action, draw, **ends):
+        return env.step(episode, action, pool, draw, **ends)
 
-    train_state, state, data, metrics = rollout.collect(
-        algorithm, env_step, train_state, state, collect_key, num_steps, axis_name=axis_name
+    train_state, state, rolled, metrics = rollout.collect(
+        algorithm, env_step, train_state, state, collect_key, num_steps, data=data, axis_name=axis_name
     )
-    return train_state, state.replace(key=jax.random.split(next_key, batch)), data, metrics, update_key
+    kept = memory.remember(algorithm, state.memory, rolled, data=data, axis_name=axis_name)
+    state = state.replace(memory=kept, key=jax.random.split(next_key, batch))
+    return train_state, state, rolled, metrics, update_key
 
 
 def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int):
-    """``(train_state, rollout_state) -> train_state, rollout_state, metrics``, compiled, inputs donated.
+    """``(train_state, rollout_state, data) -> train_state, rollout_state, metrics``, compiled, both states donated.
 
     Args:
         env: an ``EpisodeEnv``.
         num_steps: steps of every environment in an iteration.
+
+    ``data`` holds what hooks need and nothing changes; ``{}`` where there are none.
     """
 
-    def step(train_state: TrainState, state: RolloutState):
-        train_state, state, data, metrics, key = collect_shard(env, algorithm, num_steps, AXIS, train_state, state)
-        train_state, losses = update(algorithm, train_state, data, key, axis_name=AXIS)
+    def step(train_state: TrainState, state: RolloutState, data: dict):
+        train_state, state, rolled, metrics, key = collect_shard(
+            env, algorithm, num_steps, AXIS, train_state, state, data
+        )
+        train_state, losses = update(
+            algorithm, train_state, rolled, key, data=data, memory=state.memory, axis_name=AXIS
+        )
         return train_state, state, metrics | {"update": losses}
 
-    return shard_jit(step, mesh, in_specs=(P(), P(AXIS)), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))
+    return shard_jit(step, mesh, in_specs=(P(), P(AXIS), P()), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))
 
 
-ROLLOUT_SPECS = Rollout(steps=P(None, AXIS), carry0=P(AXIS), last_value=P(AXIS), stats=P())
+ROLLOUT_SPECS = Rollout(steps=P(None, AXIS), carry0=P(AXIS), last_value=P(AXIS), stats=P(), carries=P(None, AXIS))
 
 
 def make_collect(env, algorithm: Algorithm, mesh: Mesh, num_steps: int):
-    """Only the rollout: ``(train_state, rollout_state) -> train_state, rollout_state, rollout``, states donated."""
+    """Only the rollout: ``(train_state, rollout_state, data) -> train_state, rollout_state, rollout``."""
 
-    def step(train_state: TrainState, state: RolloutState):
-        return collect_shard(env, algorithm, num_steps, AXIS, train_state, state)[:3]
+    def step(train_state: TrainState, state: RolloutState, data: dict):
+        return collect_shard(env, algorithm, num_steps, AXIS, train_state, state, data)[:3]
 
     return shard_jit(
-        step, mesh, in_specs=(P(), P(AXIS)), out_specs=(P(), P(AXIS), ROLLOUT_SPECS), donate_argnums=(0, 1)
+        step, mesh, in_specs=(P(), P(AXIS), P()), out_specs=(P(), P(AXIS), ROLLOUT_SPECS), donate_argnums=(0, 1)
     )
 
 
 def make_update(algorithm: Algorithm, mesh: Mesh):
-    """Only the update: ``(train_state, rollout, key) -> train_state, metrics``; the train state is donated."""
+    """Only the update: ``(train_state, rollout, memory, data, key) -> train_state, metrics``."""
 
-    def step(train_state: TrainState, data: Rollout, key: Array):
+    def step(train_state: TrainState, rolled: Rollout, kept: dict, data: dict, key: Array):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-        return update(algorithm, train_state, data, key, axis_name=AXIS)
+        return update(algorithm, train_state, rolled, key, data=data, memory=kept, axis_name=AXIS)
 
-    return shard_jit(step, mesh, in_specs=(P(), ROLLOUT_SPECS, P()), out_specs=(P(), P()), donate_argnums=(0,))
+    specs = (P(), ROLLOUT_SPECS, P(AXIS), P(), P())
+    return shard_jit(step, mesh, in_specs=specs, out_specs=(P(), P()), donate_argnums=(0,))

@@ -5,13 +5,18 @@ import jax.numpy as jnp
 
 from strl_jax.algorithms import losses as loss_functions
 from strl_jax.algorithms import minibatch, optimizers, returns, schedules
-from strl_jax.algorithms.base import Algorithm, apply_policy
+from strl_jax.algorithms.base import Algorithm, apply_networks
+from strl_jax.algorithms.memory import recall
+from strl_jax.algorithms.prepare import prepare
+from strl_jax.modules.starts import draw_starts
 from strl_jax.sharding import pmean
 from strl_jax.types import Array, Batch, Rollout, TrainState
 
+__all__ = ["epochs", "losses", "prepare", "update"]
 
-def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, Array], Array]:
-    """Every term of the loss on a minibatch, and the KL from the policy that collected it.
+
+def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Every term of the loss on a minibatch, and what is only logged.
 
     Args:
         params: parameter group -> variables.
@@ -19,45 +24,15 @@ def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, 
             shards on average (see ``returns.weights``).
 
     Returns:
-        Unscaled losses by name, and KL(old || new), a scalar.
+        Unscaled losses by name, and scalars by name: ``kl``, which is KL(old || new) from the
+        policy that collected the samples, and the algorithm's metrics.
     """
-    output = apply_policy(algorithm, params, batch)
-    kl = loss_functions.gaussian_kl(batch.mean, batch.std, output.mean, output.std, log_eps=algorithm.compat.kl_log_eps)
-    return {term.name: term.fn(output, batch) for term in algorithm.terms}, loss_functions.mean(kl, batch.weight)
-
-
-def prepare(algorithm: Algorithm, rollout: Rollout, *, axis_name: str | None = None) -> Batch:
-    """Bootstraps time-outs, estimates and normalises advantages, packs observations.
-
-    Args:
-        rollout: leaves ``[T, B, ...]``.
-        axis_name: mapped axis whose shards share the advantage's moments.
-
-    Returns:
-        Leaves ``[T, B, ...]``.
-    """
-    config, steps = algorithm.config, rollout.steps
-    bootstrap = steps.value if algorithm.compat.bootstrap_current_value else steps.bootstrap
-    reward = returns.bootstrap_timeouts(steps.reward, steps.timeout, bootstrap, gamma=config.gamma)
-    advantage, return_ = returns.gae(
-        reward, steps.value, steps.done, rollout.last_value, gamma=config.gamma, lam=config.lam, valid=steps.valid
-    )
-    batch = Batch(
-        groups=algorithm.pack(rollout.stats, steps.obs),
-        action=steps.action,
-        log_prob=steps.log_prob,
-        value=steps.value,
-        mean=steps.mean,
-        std=steps.std,
-        advantage=returns.normalize_advantages(advantage, where=steps.valid, axis_name=axis_name),
-        return_=return_,
-        weight=steps.valid.astype(jnp.float32),
-        reset=steps.reset,
-        masks=steps.masks,
-        carry={},
-        extras=steps.extras,
-    )
-    return _without_invalid(batch, steps.valid).replace(carry=rollout.carry0)
+    outputs = apply_networks(algorithm, params, batch)
+    policy, eps = outputs["policy"], algorithm.compat.kl_log_eps
+    kl = loss_functions.gaussian_kl(batch.mean, batch.std, policy.mean, policy.std, log_eps=eps)
+    metrics = {metric.name: metric.fn(outputs, batch) for metric in algorithm.metrics}
+    terms = {term.name: term.fn(outputs, batch) for term in algorithm.terms}
+    return terms, metrics | {"kl": loss_functions.mean(kl, batch.weight)}
 
 
 def epochs(
@@ -66,6 +41,7 @@ def epochs(
     batch: Batch,
     key: Array,
     *,
+    memory: dict | None = None,
     plan: Array | None = None,
     axis_name: str | None = None,
 ) -> tuple[TrainState, dict[str, Array]]:
@@ -74,6 +50,7 @@ def epochs(
     Args:
         batch: this shard's samples, leaves ``[T, B, ...]``.
         key: PRNG key of the shuffles.
+        memory: of earlier rollouts, see ``memory.remember``.
         plan: ``int32[updates, M]`` of sample indices t * B + e, of environments when
             recurrent; None draws one.
         axis_name: mapped axis over which gradients and statistics are averaged.
@@ -82,28 +59,39 @@ def epochs(
         The new state (iteration + 1), and for every update ``[updates]``: the
         losses, ``total_loss``, ``kl``, ``learning_rate``, ``grad_norm``, ``skipped``.
     """
-    config = algorithm.config
-    plan_key, mask_key = jax.random.split(key)
+    plan_key, sample_key = jax.random.split(key)
     plan = _plan(algorithm, batch, plan_key) if plan is None else plan
     coefs = {term.name: term.coef(train_state.iteration) for term in algorithm.terms}
-    if config.schedule != "adaptive":
-        start = algorithm.learning_rate(train_state.iteration)
-        train_state = train_state.replace(learning_rate={**train_state.learning_rate, "policy": start})
-
+    rates = algorithm.learning_rates(train_state.iteration)
+    if algorithm.config.schedule == "adaptive":
+        rates["policy"] = train_state.learning_rate["policy"]
+    train_state = train_state.replace(learning_rate=rates)
     gather = minibatch.gather_envs if algorithm.policy.is_recurrent else minibatch.gather
 
     def one(state: TrainState, drawn: tuple):
         index, key = drawn
         sample = gather(batch, index)
         sample = sample.replace(weight=returns.weights(sample.weight, axis_name=axis_name))
-        if algorithm.compat.redraw_replacement:
-            sample = sample.replace(masks=algorithm.draw_masks(key, sample.value.shape))
+        sample = _redraw(algorithm, state.stats, sample, memory or {}, key)
         return _minibatch_update(algorithm, state, sample, coefs, axis_name)
 
-    train_state, metrics = jax.lax.scan(one, train_state, (plan, jax.random.split(mask_key, plan.shape[0])))
+    train_state, metrics = jax.lax.scan(one, train_state, (plan, jax.random.split(sample_key, plan.shape[0])))
     if algorithm.compat.linear_std:
         train_state = train_state.replace(params=_floor_std(algorithm, train_state.params))
     return train_state.replace(iteration=train_state.iteration + 1), metrics
+
+
+def _redraw(algorithm: Algorithm, stats: dict, sample: Batch, memory: dict, key: Array) -> Batch:
+    """What is drawn anew for each minibatch."""
+    if algorithm.compat.redraw_replacement:
+        sample = sample.replace(masks=algorithm.draw_masks(key, sample.value.shape))
+    if algorithm.resample_prob > 0:
+        start_key = jax.random.fold_in(key, 1)
+        sample = sample.replace(starts=draw_starts(algorithm.policy, start_key, sample.reset, algorithm.resample_prob))
+    for index, hook in enumerate(algorithm.reward_hooks):
+        if hook.name in memory:
+            sample = hook.recall(stats, memory[hook.name], jax.random.fold_in(key, index + 2), sample)
+    return sample
 
 
 def update(
@@ -112,25 +100,37 @@ def update(
     rollout: Rollout,
     key: Array,
     *,
+    data: dict | None = None,
+    memory: dict | None = None,
     plan: Array | None = None,
     axis_name: str | None = None,
 ) -> tuple[TrainState, dict[str, Array]]:
-    """``prepare``, ``epochs``, then the observation statistics take in the rollout.
+    """``prepare``, ``epochs``, then the statistics of observations and hooks take in the rollout.
+
+    Args:
+        rollout: leaves ``[T, B, ...]``.
+        data: what hooks need and nothing changes: a teacher, an expert's motion.
+        memory: what ``memory.remember`` gave, with this rollout in it; only algorithms with a
+            queue or a replay have one.
 
     Returns:
         The new state and the mean of every metric of ``epochs`` (``skipped``: their
         number; ``learning_rate``: the last).
     """
-    batch = prepare(algorithm, rollout, axis_name=axis_name)
-    train_state, metrics = epochs(algorithm, train_state, batch, key, plan=plan, axis_name=axis_name)
+    if memory:
+        batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
+    else:
+        batch = prepare(algorithm, rollout, data=data, axis_name=axis_name)
+    train_state, metrics = epochs(algorithm, train_state, batch, key, memory=memory, plan=plan, axis_name=axis_name)
+    steps, stats = rollout.steps, train_state.stats
     if not algorithm.compat.normalize_while_collecting:
-        steps = rollout.steps
-        stats = algorithm.update_obs_stats(train_state.stats, steps.obs, steps.valid, axis_name)
-        train_state = train_state.replace(stats=stats)
+        stats = algorithm.update_obs_stats(stats, steps.obs, steps.valid, axis_name)
+    for hook in algorithm.reward_hooks:
+        stats = hook.observe(stats, steps, axis_name)
     summary = {name: value.mean() for name, value in metrics.items()}
     summary["skipped"] = metrics["skipped"].sum()
     summary["learning_rate"] = metrics["learning_rate"][-1]
-    return train_state, summary
+    return train_state.replace(stats=stats), summary
 
 
 def _plan(algorithm: Algorithm, batch: Batch, key: Array) -> Array:
@@ -145,43 +145,37 @@ def _plan(algorithm: Algorithm, batch: Batch, key: Array) -> Array:
     )
 
 
-def _without_invalid(batch: Batch, valid: Array) -> Batch:
-    """Ordinary numbers where a step is not valid: 0 times NaN is NaN, in a loss and in its gradient."""
-
-    def clean(leaf: Array, fill: float = 0.0) -> Array:
-        return jnp.where(
-            valid.reshape(valid.shape + (1,) * (leaf.ndim - valid.ndim)), leaf, jnp.asarray(fill, leaf.dtype)
-        )
-
-    return jax.tree.map(clean, batch).replace(std=clean(batch.std, 1.0))
-
-
 def _minibatch_update(algorithm: Algorithm, state: TrainState, sample: Batch, coefs: dict, axis_name: str | None):
-    config = algorithm.config
+    groups = [group for name in algorithm.optimizers for group in algorithm.members.get(name, (name,))]
 
-    def total(params):
-        terms, kl = losses(algorithm, params, sample)
-        return sum(coefs[name] * value for name, value in terms.items()), (terms, kl)
+    def total(trained):
+        terms, metrics = losses(algorithm, state.params | trained, sample)
+        return sum(coefs[name] * value for name, value in terms.items()), terms | metrics
 
-    (loss, (terms, kl)), grads = jax.value_and_grad(total, has_aux=True)(state.params)
-    grads, loss, terms, kl = pmean((grads, loss, terms, kl), axis_name)
+    trained = {group: state.params[group] for group in groups}
+    (loss, metrics), grads = jax.value_and_grad(total, has_aux=True)(trained)
+    grads, loss, metrics = pmean((grads, loss, metrics), axis_name)
 
     rates = state.learning_rate
-    if config.schedule == "adaptive":
-        rates = rates | {"policy": schedules.adapt(rates["policy"], kl, config.desired_kl)}
-    params, opt_state, skipped = {}, {}, jnp.bool_(False)
+    if algorithm.config.schedule == "adaptive":
+        rates = rates | {"policy": schedules.adapt(rates["policy"], metrics["kl"], algorithm.config.desired_kl)}
+    params, opt_state, norms, skipped = state.params, {}, {}, jnp.bool_(False)
     for name, optimizer in algorithm.optimizers.items():
-        params[name], opt_state[name], norm, skip = optimizers.step(
-            optimizer, state.params[name], grads[name], state.opt_state[name], rates[name]
+        new, opt_state[name], norms[name], skip = optimizers.step(
+            optimizer,
+            algorithm.trained(params, name),
+            algorithm.trained(grads, name),
+            state.opt_state[name],
+            rates[name],
         )
+        params = params | new
         skipped |= skip
     if not algorithm.compat.linear_std:
         params = _floor_std(algorithm, params)
-    metrics = terms | {
+    metrics |= {
         "total_loss": loss,
-        "kl": kl,
         "learning_rate": rates["policy"],
-        "grad_norm": norm,
+        "grad_norm": norms["policy"],
         "skipped": skipped.astype(jnp.int32),
     }
     return state.replace(params=params, opt_state=opt_state, learning_rate=rates), metrics

@@ -1,5 +1,6 @@
 """Episodes around an environment: time limit, resets from a pool, NaN containment."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -64,20 +65,29 @@ class EpisodeEnv:
         fresh = self.env.reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
         return carried(fresh.replace(obs=_shown(fresh.obs)))
 
-    def step(self, state: EpisodeState, action: Array, pool: EnvState, draw: Array) -> tuple[EpisodeState, TimeStep]:
+    def step(
+        self,
+        state: EpisodeState,
+        action: Array,
+        pool: EnvState,
+        draw: Array,
+        ends: Callable[[EnvState], Array] | None = None,
+    ) -> tuple[EpisodeState, TimeStep]:
         """One step of all environments; those that end start again from ``pool``.
 
         Args:
             action: ``[B, A]``.
             pool: fresh states, leaves ``[P, ...]``.
             draw: ``[B]``, uniform in [0, 1): which of them an environment takes.
+            ends: ``state after the step -> bool[B]``: what else terminates an episode.
         """
         batch = action.shape[0]
         env = self.env.step(state.env, action)
         step = state.step + 1
         valid = self.env.finite(env) & finite((env.metrics, env.extras), batch)
         valid &= finite((env.obs, env.reward), batch, LARGEST)
-        terminated = env.terminated.astype(bool) & valid
+        terminated = env.terminated.astype(bool) if ends is None else env.terminated.astype(bool) | ends(env)
+        terminated &= valid
         timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self.episode_length))
         done = terminated | timeout | ~valid
 

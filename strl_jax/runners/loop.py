@@ -129,7 +129,9 @@ class Loop:
             runner.stopped_by = self.vote.result(self._asked(stop))
             if runner.stopped_by:
                 break
-            runner.train_state, runner.rollout_state, metrics = step(runner.train_state, runner.rollout_state)
+            runner.train_state, runner.rollout_state, metrics = step(
+                runner.train_state, runner.rollout_state, runner.data
+            )
             current = Pending(iteration, metrics, self.vote.cast(self._asked(stop)))
             pause = self._evaluates(iteration) or self._due(iteration, config.last_interval, config.save_interval)
             self._read([*unread, current] if pause else unread)
@@ -232,7 +234,7 @@ class Loop:
             return
         jax.block_until_ready(runner.train_state)
         with self._aside("time split"):
-            self.learning_seconds = time_update(runner.programs, runner.train_state)
+            self.learning_seconds = time_update(runner.programs, runner.train_state, runner.data)
 
     @contextmanager
     def _aside(self, name: str):

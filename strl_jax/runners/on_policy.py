@@ -61,6 +61,7 @@ class OnPolicyRunner:
         make = make_mutex if has(self.config.policy, MutexFields) else registry.make_algorithm
         self.algorithm = make(self.config, base)
         runner = self.config.runner
+        self.data = {}
         self.programs = Programs(
             self.env,
             self.algorithm,
@@ -68,6 +69,7 @@ class OnPolicyRunner:
             num_envs=self.config.env.num_envs,
             num_steps=runner.num_steps_per_env,
             num_eval_envs=runner.num_eval_envs,
+            data=self.data,
         )
         self.log_dir: Path | None = None
         self.checkpointer: checkpoint.Checkpointer | None = None

@@ -23,16 +23,29 @@ class Programs:
         num_envs: environments of all shards together.
         num_steps: steps of every environment in an iteration.
         num_eval_envs: environments of an evaluation.
+        data: what the algorithm's hooks need and nothing changes; on all devices.
     """
 
-    def __init__(self, env, algorithm: Algorithm, mesh: Mesh, *, num_envs: int, num_steps: int, num_eval_envs: int):
+    def __init__(
+        self,
+        env,
+        algorithm: Algorithm,
+        mesh: Mesh,
+        *,
+        num_envs: int,
+        num_steps: int,
+        num_eval_envs: int,
+        data: dict,
+    ):
         self._env, self._algorithm, self.mesh = env, algorithm, mesh
         self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
         # Tracing is Python and holds the interpreter: one after the other, in the order of the requests.
         self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
         self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[tuple, Future] = {}
-        self.states = train_step.abstract_states(env, algorithm, mesh, num_envs)
+        self._data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), data)
+        options = {"num_steps": num_steps, "data": self._data}
+        self.states = train_step.abstract_states(env, algorithm, mesh, num_envs, **options)
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
@@ -64,14 +77,20 @@ class Programs:
 
     def _lower_init(self, random_lengths: bool):
         init = train_step.make_init(
-            self._env, self._algorithm, self.mesh, self._num_envs, random_lengths=random_lengths
+            self._env,
+            self._algorithm,
+            self.mesh,
+            self._num_envs,
+            random_lengths=random_lengths,
+            num_steps=self._num_steps,
+            data=self._data,
         )
         # No sharding in the key's shape: with one, every function inside would be traced anew.
         return init.lower(jax.random.key(0))
 
     def _lower_step(self):
         step = train_step.make_train_step(self._env, self._algorithm, self.mesh, self._num_steps)
-        return step.lower(*self.states)
+        return step.lower(*self.states, self._data)
 
     def _lower_evaluate(self):
         evaluate = make_evaluate(self._env, self._algorithm, self.mesh, self._num_eval_envs)
@@ -79,27 +98,27 @@ class Programs:
 
     def _lower_update(self):
         update = train_step.make_update(self._algorithm, self.mesh)
-        return update.lower(self.states[0], self.rollout_shapes, self._key())
+        return update.lower(self.states[0], self.rollout_shapes, self.states[1].memory, self._data, self._key())
 
     @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
         collect = train_step.make_collect(self._env, self._algorithm, self.mesh, self._num_steps)
-        return jax.eval_shape(collect, *self.states)[2]
+        return jax.eval_shape(collect, *self.states, self._data)[2]
 
     def _key(self):
         return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))
 
 
-def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
+def time_update(programs: Programs, train_state, data: dict, repeats: int = 3) -> float:
     """Seconds of one update on a rollout of the run's size, the least of a few.
 
     The values do not matter to the time, so they are zeros.
     """
     update = programs.get("update")
-    rollout_shardings = update.input_shardings[0][1]
-    rollout = jax.tree.map(
-        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), programs.rollout_shapes, rollout_shardings
+    shapes = (programs.rollout_shapes, programs.states[1].memory)
+    rollout, memory = jax.tree.map(
+        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), shapes, update.input_shardings[0][1:3]
     )
     key = replicate_key(jax.random.key(0), programs.mesh)
     seconds = []
@@ -107,6 +126,6 @@ def time_update(programs: Programs, train_state, repeats: int = 3) -> float:
         state = jax.tree.map(jnp.copy, train_state)  # the program takes over its buffers
         jax.block_until_ready(state)
         start = time.perf_counter()
-        jax.block_until_ready(update(state, rollout, key))
+        jax.block_until_ready(update(state, rollout, memory, data, key))
         seconds.append(time.perf_counter() - start)
     return min(seconds)

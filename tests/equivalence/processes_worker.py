@@ -24,7 +24,7 @@ def main(address: str, processes: int, process: int):
     states = train_step.init_states(env, algorithm, mesh, jax.random.key(0), num_envs=8)
     step = train_step.make_train_step(env, algorithm, mesh, num_steps=4)
     for iteration in range(3):
-        *states, metrics = step(*states)
+        *states, metrics = step(*states, {})
         for name, value in sorted(metrics["update"].items()):
             print(iteration, name, float(value).hex(), flush=True)
     print("devices", mesh.size, "processes", jax.process_count(), flush=True)

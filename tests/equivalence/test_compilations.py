@@ -35,12 +35,12 @@ def counted_compilations():
 def call_thrice(step, states) -> tuple[list, dict]:
     """States and metrics after three calls, of which only the first compiles."""
     with counted_compilations() as first:
-        *states, metrics = step(*states)
+        *states, metrics = step(*states, {})
         jax.block_until_ready(metrics)
     assert first
     with counted_compilations() as later:
         for _ in range(2):
-            *states, metrics = step(*states)
+            *states, metrics = step(*states, {})
             jax.block_until_ready((states, metrics))
     assert later == []
     return states, metrics

@@ -43,6 +43,8 @@ class Replay:
             reset=jnp.ones(num_envs, bool),
             episode=EpisodeSums(zeros, zeros.astype(jnp.int32), {}),
             discounted=zeros,
+            hooks={},
+            memory={},
             key=jax.random.split(jax.random.key(0), num_envs),
         )
 
@@ -127,8 +129,8 @@ class Replay:
             )
             return episode.replace(env=env), timestep
 
-        drawn = ((now["actions"] - mean) / std, jnp.zeros_like(mean[:, 0]), {})
-        (state, _), record = rollout.one_step(self.algorithm, env_step, train.params, state, {}, drawn, None)
+        drawn = rollout.Drawn((now["actions"] - mean) / std, jnp.zeros_like(mean[:, 0]), {}, None)
+        (state, _), record = rollout.one_step(self.algorithm, env_step, train, state, {}, drawn, None)
         return state, record
 
 

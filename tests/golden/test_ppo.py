@@ -145,13 +145,13 @@ def test_policy_output(golden, precision):
 def test_losses(golden, precision, clipped):
     prefix, dtype, tolerance, _ = precision
     algorithm, batch = loss_algorithm(golden, clipped), loss_batch(golden, dtype)
-    terms, kl = run_losses(algorithm, start(algorithm, golden, dtype).params, batch)
+    terms, metrics = run_losses(algorithm, start(algorithm, golden, dtype).params, batch)
     value_key = "value_loss_clipped" if clipped else "value_loss_unclipped"
     for actual, key in [
         (terms["surrogate_loss"], "surrogate_loss"),
         (terms["value_loss"], value_key),
         (terms["entropy"], "entropy_loss"),
-        (kl, "kl_mean"),
+        (metrics["kl"], "kl_mean"),
     ]:
         np.testing.assert_allclose(actual, golden[f"{prefix}/{key}"], **tolerance, err_msg=key)
 
@@ -187,10 +187,10 @@ def test_one_step(golden, precision, clipped):
 def test_learning_rate_cases(golden, precision):
     prefix, dtype, _, _ = precision
     algorithm, batch = loss_algorithm(golden, True), loss_batch(golden, dtype)
-    _, kl = run_losses(algorithm, start(algorithm, golden, dtype).params, batch)
+    _, metrics = run_losses(algorithm, start(algorithm, golden, dtype).params, batch)
     cases = zip(golden["in/lr_start"], golden["in/lr_desired_kl"], golden[f"{prefix}/lr_after"], strict=True)
     for rate, desired, expected in cases:
-        actual = schedules.adapt(jnp.asarray(rate), kl, float(desired))
+        actual = schedules.adapt(jnp.asarray(rate), metrics["kl"], float(desired))
         np.testing.assert_allclose(actual, expected, **FLOAT32, err_msg=f"start {rate}, desired KL {desired}")
 
 

@@ -49,7 +49,7 @@ def act(policy: Policy, weights: dict, obs, reset, carry):
         flat, reset = now
         components = {name: policy.actor_obs.select(flat, name) for name in policy.actor_obs.names}
         env = EpisodeState(EnvState({}, components, None, None, None, {}, {}), None)
-        state = RolloutState(env, carry, reset, None, None, None)
+        state = RolloutState(env, carry, reset, None, None, {}, {}, None)
         noise = jnp.ones((flat.shape[0], policy.action_size), flat.dtype)
         _, _, action, carry = rollout.act(algorithm, {"policy": weights}, {}, state, noise, {})
         return carry, action

@@ -61,6 +61,8 @@ def rollout_state(seed: int = 0) -> RolloutState:
         reset=jnp.ones(ENVS, bool),
         episode=EpisodeSums(reward=jnp.zeros(ENVS), length=jnp.zeros(ENVS, jnp.int32), metrics={}),
         discounted=jnp.zeros(ENVS),
+        hooks={},
+        memory={},
         key=jax.random.split(jax.random.key(seed), ENVS),
     )
 

@@ -58,7 +58,7 @@ def train(env, iterations: int):
     states = init_states(episodes, algorithm, ONE, jax.random.key(0), 4, random_lengths=False)
     step, metrics = make_train_step(episodes, algorithm, ONE, 4), []
     for _ in range(iterations):
-        *states, new = step(*states)
+        *states, new = step(*states, {})
         metrics.append(jax.device_get(new))
     return metrics, states[0]
 

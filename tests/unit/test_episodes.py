@@ -19,7 +19,8 @@ def test_sums_by_hand():
         "valid": jnp.asarray([[True, True], [True, True], [True, False]]),
     }
     metrics = jnp.full((3, 2, 1), 0.5)
-    new, discounted, log = jax.jit(lambda: episodes.accumulate(START, jnp.asarray([8.0, 0.0]), record, metrics, 0.5))()
+    arguments = (START, jnp.asarray([8.0, 0.0]), record, metrics, 0.5, record["reward"])
+    new, discounted, log = jax.jit(lambda: episodes.accumulate(*arguments))()
     # Environment 0: 10 + 1, + 2, then anew 4; environment 1: 1, 2, 3, then broken and anew.
     np.testing.assert_allclose(log["reward"], [[11.0, 1.0], [13.0, 2.0], [4.0, 3.0]])
     np.testing.assert_array_equal(log["length"], [[6, 1], [7, 2], [1, 3]])

@@ -72,10 +72,10 @@ def program(algorithm: Algorithm):
         other = batch.replace(masks={name: ~mask for name, mask in batch.masks.items()})
         sample = minibatch.gather_envs(batch, jnp.array([11, 3, 8, 0, 14]))
         sample = sample.replace(weight=returns.weights(sample.weight, axis_name=None))
-        terms, kl = update.losses(algorithm, train_state.params, sample)
+        terms, metrics = update.losses(algorithm, train_state.params, sample)
         surrogate = -jnp.sum(sample.weight * sample.advantage)
         other = apply_policy(algorithm, train_state.params, other) if batch.masks else again
-        return train_state, end, data, batch, again, other, terms | {"expected": surrogate}, kl
+        return train_state, end, data, batch, again, other, terms | {"expected": surrogate}, metrics["kl"]
 
     return jax.jit(run)
 

@@ -1,0 +1,115 @@
+"""What the update keeps of earlier rollouts: a queue of their batches, and what reward hooks replay."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from strl_jax.algorithms import returns
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.prepare import bootstrapped_reward, prepare, without_invalid
+from strl_jax.storage import queue, ring
+from strl_jax.storage.ring import Ring
+from strl_jax.types import Array, Batch, Rollout
+
+QUEUE, CARRIES = "queue", "carries"
+
+
+def init(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[str, Ring]:
+    """Empty memories; ``{}`` for an algorithm that learns from the last rollout alone.
+
+    Args:
+        rollout: arrays or shapes ``[T, B, ...]``.
+        data: what hooks need, arrays or shapes.
+    """
+    rows = jax.eval_shape(lambda rollout, data: _rows(algorithm, rollout, data, None), rollout, data)
+    num_steps = rollout.steps.reward.shape[0]
+    return {name: ring.init(_capacity(algorithm, name, num_steps), example) for name, example in rows.items()}
+
+
+def needed(algorithm: Algorithm) -> bool:
+    """Whether the algorithm keeps anything."""
+    return algorithm.queue > 1 or any(hook.memory_size for hook in algorithm.reward_hooks)
+
+
+def remember(
+    algorithm: Algorithm,
+    memory: dict[str, Ring],
+    rollout: Rollout,
+    *,
+    data: dict | None = None,
+    axis_name: str | None = None,
+) -> dict[str, Ring]:
+    """The memories with a rollout added, in place of the oldest steps once they are full."""
+    rows = _rows(algorithm, rollout, data, axis_name) if memory else {}
+    if algorithm.compat.looped_returns and algorithm.policy.is_recurrent and QUEUE in memory:
+        memory = memory | {QUEUE: ring.untie(memory[QUEUE])}  # what st_rl's recurrent minibatches left behind
+    return {name: ring.push(memory[name], new) for name, new in rows.items()}
+
+
+def recall(
+    algorithm: Algorithm,
+    memory: dict[str, Ring],
+    rollout: Rollout,
+    *,
+    data: dict | None = None,
+    axis_name: str | None = None,
+) -> Batch:
+    """The batch to learn from: the queue's, whose newest part is ``rollout``; without a queue the rollout's own.
+
+    Leaves ``[T, B, ...]``, in a queue ``[capacity, B, ...]`` with weight 0 where it is not filled yet.
+    """
+    if QUEUE not in memory:
+        return prepare(algorithm, rollout, data=data, axis_name=axis_name)
+    kept, recurrent = memory[QUEUE], algorithm.policy.is_recurrent
+    rows, valid = ring.ordered(kept) if recurrent else ring.stored(kept)
+    batch = without_invalid(rows["batch"], valid)
+    if algorithm.compat.looped_returns:
+        advantage, return_ = _looped(algorithm, kept, rollout.last_value, axis_name)
+        batch = batch.replace(advantage=advantage, return_=return_)
+    if recurrent:
+        oldest, _ = ring.ordered(memory[CARRIES])
+        batch = batch.replace(carry=jax.tree.map(lambda leaf: leaf[0], oldest))
+    return batch
+
+
+def _looped(algorithm: Algorithm, kept: Ring, last_value: Array, axis_name: str | None) -> tuple[Array, Array]:
+    """st_rl's normalised advantages and returns over the queue as it lies; memories do not reorder them."""
+    rows, valid = ring.stored(kept)
+    batch, config = rows["batch"], algorithm.config
+    done, count = rows["done"], kept.count
+    gae = returns.gae
+    advantage, return_ = queue.looped_returns(
+        rows["reward"], batch.value, done, last_value, count, gamma=config.gamma, lam=config.lam, gae=gae
+    )
+    where = valid & (batch.weight > 0)
+    return returns.normalize_advantages(advantage, where=where, axis_name=axis_name), return_
+
+
+def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: str | None) -> dict[str, Any]:
+    """What of a rollout each memory takes in, leaves ``[T, B, ...]``."""
+    rows = {hook.name: hook.remember(rollout.steps) for hook in algorithm.reward_hooks if hook.memory_size}
+    if algorithm.queue == 1:
+        return rows
+    batch = prepare(algorithm, rollout, data=data, axis_name=axis_name).replace(carry={})
+    rows[QUEUE] = {"batch": batch}
+    if algorithm.compat.looped_returns:
+        reward = jnp.where(rollout.steps.valid, bootstrapped_reward(algorithm, rollout.steps), 0.0)
+        rows[QUEUE] |= {"reward": reward, "done": rollout.steps.done}
+    if algorithm.policy.is_recurrent:
+        rows[CARRIES] = jax.tree.map(lambda leaf: leaf[None], _carry(algorithm, rollout))
+    return rows
+
+
+def _carry(algorithm: Algorithm, rollout: Rollout) -> Any:
+    """The memories before the step at which a full queue will begin, when this rollout is its oldest."""
+    num_steps = rollout.steps.reward.shape[0]
+    offset = -queue.capacity(algorithm.queue, num_steps) % num_steps
+    return jax.tree.map(lambda leaf: leaf[offset], rollout.carries) if offset else rollout.carry0
+
+
+def _capacity(algorithm: Algorithm, name: str, num_steps: int) -> int:
+    if name not in (QUEUE, CARRIES):
+        return next(hook.memory_size for hook in algorithm.reward_hooks if hook.name == name)
+    steps = queue.capacity(algorithm.queue, num_steps)
+    return steps if name == QUEUE else -(-steps // num_steps)
