@@ -1,0 +1,221 @@
+"""Teacher-guided PPO (st_rl's TPPO): a teacher labels, and at first acts; the student is distilled from it."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules, teacher_schedule
+from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
+from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.ppo import PPOConfig
+from strl_jax.algorithms.schedules import Coefficient
+from strl_jax.algorithms.teacher import LABEL_STD, LABELS, LATENT, Teacher, make_hook
+from strl_jax.algorithms.update import update
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+from strl_jax.types import Batch
+
+__all__ = ["EstimatorTPPOConfig", "TPPOConfig", "Teacher", "TeacherFields", "add", "make", "update"]
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+BOUNDED = ("tanh", "scaled_tanh")  # targets for values in [-1, 1]
+
+
+class TeacherFields(BaseModel):
+    """st_rl's keywords of ``TPPO`` with st_rl's defaults.
+
+    Attributes:
+        teacher_policy_class_name: class of the teacher's policy.
+        teacher_policy: ``teacher_ac_path``, a run folder or a torch file, and for a torch file
+            the policy's keywords.
+        label_action_with_critic_obs: the teacher sees the critic's components, not the actor's,
+            unless env.groups.teacher or its own run says what it sees.
+        teacher_act_prob: with which probability it acts: linear, exp, tanh, or a number.
+        update_times_scale: iterations over which that falls.
+        using_ppo: false: the losses of PPO are left out (DAgger).
+        distillation_loss_coef: factor of the distance from the labels, a number or a schedule.
+        distill_target: the distance: real, mse_sum, l1, tanh, scaled_tanh, max_log_prob or kl.
+        distill_latent_coef: factor of the distances of the latents, a number or a schedule.
+        distill_latent_target: their distance: real, mse_sum, l1, tanh or scaled_tanh.
+        distill_latent_obs_component_mapping: encoded component of the student to the teacher's
+            whose latent it shall have, or null.
+        buffer_dilation_ratio: the update learns from the last int(this * num_steps_per_env) steps.
+        lr_scheduler_class_name: torch's name of a learning-rate scheduler, or null.
+        lr_scheduler: its arguments.
+        hidden_state_resample_prob: probability with which a sequence of the update starts from a
+            memory drawn from [-1, 1].
+        action_labels_from_sample: labels are samples of the teacher, not its mean.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    teacher_policy_class_name: str = Field("ActorCritic", min_length=1)
+    teacher_policy: dict[str, Any] = Field(default_factory=dict)
+    label_action_with_critic_obs: bool = True
+    teacher_act_prob: Literal["linear", "exp", "tanh"] | Fraction = "exp"
+    update_times_scale: float = Field(100.0, gt=0, le=1e9)
+    using_ppo: bool = True
+    distillation_loss_coef: Coefficient = 1.0
+    distill_target: Literal[distillation.KINDS] = "real"
+    distill_latent_coef: Coefficient = 1.0
+    distill_latent_target: Literal[distillation.LATENT_KINDS] = "real"
+    distill_latent_obs_component_mapping: dict[str, str] | None = None
+    buffer_dilation_ratio: float = Field(1.0, ge=1, le=1000)
+    lr_scheduler_class_name: str | None = None
+    lr_scheduler: dict[str, Any] = Field(default_factory=dict)
+    hidden_state_resample_prob: Fraction = 0.0
+    action_labels_from_sample: bool = False
+
+    @field_validator("distillation_loss_coef", "distill_latent_coef")
+    @classmethod
+    def _schedule_exists(cls, value):
+        if isinstance(value, dict):
+            schedules.make(value)
+        return value
+
+    @model_validator(mode="after")
+    def _teacher_schedule_exists(self):
+        teacher_schedule.make(self.teacher_act_prob, self.update_times_scale)
+        return self
+
+
+class TPPOConfig(TeacherFields, PPOConfig):
+    """PPO with a teacher."""
+
+    @model_validator(mode="after")
+    def _one_learning_rate(self):
+        if self.lr_scheduler_class_name is None:
+            if self.lr_scheduler:
+                raise ValueError("lr_scheduler has arguments, but lr_scheduler_class_name is null")
+            return self
+        if self.schedule != "fixed":
+            raise ValueError("lr_scheduler_class_name needs schedule: fixed; both would set the learning rate")
+        lr_schedulers.make(self.lr_scheduler_class_name, self.lr_scheduler, self.learning_rate)
+        return self
+
+
+class EstimatorTPPOConfig(estimator.EstimatorFields, TPPOConfig):
+    """TPPO that trains the policy's estimator and adaptor too."""
+
+
+def make(
+    config: TPPOConfig,
+    policy: Policy,
+    actor: Segments,
+    critic: Segments,
+    teacher: Teacher,
+    compat: Compat = Compat(),  # noqa: B008 (frozen)
+) -> Algorithm:
+    """TPPO over ``policy``; the teacher's weights are ``data={"teacher": {"variables": ..., "stats": {}}}``.
+
+    Args:
+        config: numbers; an ``EstimatorTPPOConfig`` adds the supervised terms.
+        policy, actor, critic, compat: as in ``ppo.make``.
+        teacher: who labels.
+
+    Raises:
+        ValueError: as ``ppo.make`` and ``add``.
+    """
+    return add(ppo.make(config, policy, actor, critic, compat), config, teacher)
+
+
+def add(algorithm: Algorithm, config: TeacherFields, teacher: Teacher) -> Algorithm:
+    """An algorithm with a teacher.
+
+    Raises:
+        ValueError: teacher and student have different numbers of actions, a target for
+            bounded actions with others, a latent that one of them does not have, or random
+            memories for a policy without one.
+    """
+    mapping = config.distill_latent_obs_component_mapping or {}
+    _check(algorithm.policy, config, teacher, mapping)
+    dropped = () if config.using_ppo else {term.name for term in ppo.terms(algorithm.config)}
+    terms = [term for term in algorithm.terms if term.name not in dropped]
+    rates = algorithm.rates
+    if config.lr_scheduler_class_name is not None:
+        name, start = config.lr_scheduler_class_name, algorithm.config.learning_rate
+        rates = rates | {"policy": lr_schedulers.make(name, config.lr_scheduler, start)}
+    hook = make_hook(
+        teacher,
+        teacher_schedule.make(config.teacher_act_prob, config.update_times_scale),
+        from_sample=config.action_labels_from_sample,
+        with_std=config.distill_target == "kl",
+        latents=tuple(dict.fromkeys(mapping.values())),
+    )
+    return dataclasses.replace(
+        algorithm,
+        terms=(*terms, *_terms(config, mapping)),
+        metrics=(*algorithm.metrics, *_metrics(config, algorithm.compat)),
+        act_hook=hook,
+        rates=rates,
+        queue=config.buffer_dilation_ratio,
+        resample_prob=config.hidden_state_resample_prob,
+    )
+
+
+def _terms(config: TeacherFields, mapping: dict[str, str]) -> tuple[Term, ...]:
+    """``distillation_loss``, and ``distill_latent_COMPONENT`` for each pair of latents."""
+
+    def actions(outputs: Outputs, mb: Batch):
+        policy = outputs["policy"]
+        return distillation.distance(
+            config.distill_target,
+            policy.mean,
+            mb.extras[LABELS],
+            std=policy.std,
+            wanted_std=mb.extras.get(LABEL_STD),
+            weight=mb.weight,
+        )
+
+    def latent(own: str, teachers: str) -> Term:
+        def fn(outputs: Outputs, mb: Batch):
+            wanted = mb.extras[f"{LATENT}/{teachers}"]
+            actual = outputs["policy"].latents[own]
+            return distillation.distance(config.distill_latent_target, actual, wanted, weight=mb.weight)
+
+        return Term(f"distill_latent_{own}", schedules.make(config.distill_latent_coef), fn)
+
+    first = Term("distillation_loss", schedules.make(config.distillation_loss_coef), actions)
+    return (first, *(latent(own, teachers) for own, teachers in mapping.items()))
+
+
+def _metrics(config: TeacherFields, compat: Compat) -> tuple[Metric, ...]:
+    if config.distill_target not in BOUNDED:
+        return ()
+
+    def named(name: str) -> Metric:
+        def fn(outputs: Outputs, mb: Batch):
+            mean, labels, literal = outputs["policy"].mean, mb.extras[LABELS], compat.tan_statistic
+            return distillation.statistics(config.distill_target, mean, labels, weight=mb.weight, literal=literal)[name]
+
+        return Metric(name, fn)
+
+    return named("l1distance"), named("l1_before_tanh")
+
+
+def _check(policy: Policy, config: TeacherFields, teacher: Teacher, mapping: dict[str, str]) -> None:
+    if teacher.policy.action_size != policy.action_size:
+        raise ValueError(f"the teacher has {teacher.policy.action_size} actions, the student {policy.action_size}")
+    if config.distill_target in BOUNDED and (policy.mu_activation or "").lower() != "tanh":
+        raise ValueError(f"distill_target {config.distill_target!r} needs mu_activation: tanh, for means in [-1, 1]")
+    if config.hidden_state_resample_prob > 0 and not policy.is_recurrent:
+        raise ValueError("hidden_state_resample_prob needs a policy with a memory")
+    if mapping:
+        _check_latents(policy, teacher, mapping)
+
+
+def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str]) -> None:
+    """Whether both encode what the mapping names, to latents of one size."""
+    key = "distill_latent_obs_component_mapping"
+    own, others = ({stage.component: stage for stage in module.encoders} for module in (policy, teacher.policy))
+    for name, wanted in mapping.items():
+        for who, component, stages in (("student", name, own), ("teacher", wanted, others)):
+            if component not in stages:
+                known = ", ".join(stages) or "nothing"
+                raise ValueError(f"{key}: the {who} has no encoder of {component!r}; it encodes {known}")
+        sizes = own[name].latent_size, others[wanted].latent_size
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"{key}: the latent of {name} has {sizes[0]} entries, that of the teacher's {wanted} {sizes[1]}"
+            )
