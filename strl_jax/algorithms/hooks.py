@@ -40,6 +40,7 @@ class Collected:
         terminal_obs: to which the step itself led, before any reset; the components that hooks asked for.
         next_obs: before the next step, after a reset.
         action, valid, extras: as in ``Transition``.
+        iteration: int32 scalar, updates before this rollout.
     """
 
     obs: Obs
@@ -48,6 +49,7 @@ class Collected:
     action: Array
     valid: Array
     extras: dict[str, Array]
+    iteration: Array
 
 
 @dataclass(frozen=True)

@@ -275,6 +275,7 @@ def _rewards(
         action=record["action"],
         valid=record["valid"],
         extras=record["extras"],
+        iteration=train_state.iteration,
     )
     for index, hook in enumerate(algorithm.reward_hooks):
         hook_key = jax.random.fold_in(key, index + 2)
