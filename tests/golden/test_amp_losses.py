@@ -1,4 +1,4 @@
-"""Discriminator, its losses and their gradients, style rewards against torch's."""
+"""Discriminator, its losses and their gradients, style rewards against torch's, through the algorithm itself."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from golden.files import Golden, nested, paths, precision_fixture
-from strl_jax.algorithms import losses
+from strl_jax.algorithms import appo, losses, update
+from strl_jax.algorithms.amp_input import AmpInput
+from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.hooks import Collected
+from strl_jax.algorithms.style import Style
 from strl_jax.interop import torch_names
-from strl_jax.modules.discriminator import Discriminator, input_gradient, mix_rewards, style_reward
+from strl_jax.modules import normalizer
+from strl_jax.modules.discriminator import mix_rewards, style_reward
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+from strl_jax.types import Batch
 
 precision = precision_fixture()
 
@@ -26,37 +34,85 @@ def close(actual, golden, key, tolerance):
     np.testing.assert_allclose(actual, golden[key], **tolerance, err_msg=key)
 
 
+def make_algorithm(golden, **changes):
+    """APPO with the file's numbers; the policy's mean action is its observation, once ``params`` gave it weights."""
+    config = golden.config
+    numbers = {name: config[name] for name in ("style_reward_coef", "discriminator_grad_pen", "task_reward_lerp")}
+    style = Style(hidden_dims=tuple(config["hidden_dims"]), **(numbers | changes))
+    actions = golden["in/action_mean"].shape[-1]
+    segments = Segments(("obs",), ((actions,),))
+    policy = Policy(actions, (), (), log_std=False)
+    fields = appo.APPOConfig(dagger_loss_coef=1.0, mimic_loss_coef=1.0, amp_obs_dim=config["input_dim"])
+    amp = AmpInput(None, True, config["input_dim"])
+    return appo.make(fields, policy, segments, segments, style, amp, Compat.st_rl())
+
+
+def params(golden, algorithm, dtype) -> dict:
+    """The file's discriminator, and a policy whose mean action is its observation."""
+    policy = jax.eval_shape(algorithm.init, jax.random.key(0)).params["policy"]
+    policy = jax.tree.map(lambda x: jnp.ones(x.shape, dtype), policy)
+    policy["params"]["actor"] = {"layer_0": {"kernel": jnp.eye(algorithm.policy.action_size, dtype=dtype)}}
+    policy["params"]["actor"]["layer_0"]["bias"] = jnp.zeros(algorithm.policy.action_size, dtype)
+    return {"policy": policy, "discriminator": variables(golden.group("param"), dtype)}
+
+
+def minibatch(golden, dtype) -> Batch:
+    """The file's samples; what it does not tell is 1."""
+    mean, labels, policy, expert = (
+        jnp.asarray(golden[f"in/{name}"], dtype)
+        for name in ("action_mean", "action_labels", "policy_state", "expert_state")
+    )
+    one = jnp.ones(mean.shape[:1], dtype)
+    scalars = dict.fromkeys(("log_prob", "value", "advantage", "return_"), one)
+    return Batch(
+        groups={"actor": mean, "critic": mean},
+        action=mean,
+        mean=mean,
+        std=jnp.ones_like(mean),
+        **scalars,
+        weight=one / one.size,
+        reset=jnp.zeros(one.shape, bool),
+        masks={},
+        carry={},
+        extras={"ref_obs": policy, "ref_motion": expert, "action_labels": labels},
+    )
+
+
+PENALTY = "discriminator_grad_len_loss"
+DISCRIMINATOR = ("discriminator_expert_loss", "discriminator_policy_loss", PENALTY)
+
+
 def test_losses_and_gradients(golden, precision):
     prefix, dtype, tolerance = precision
-    config = golden.config
-    module = Discriminator(tuple(config["hidden_dims"]))
-    params = variables(golden.group("param"), dtype)
-    policy, expert = (jnp.asarray(golden[f"in/{name}_state"], dtype) for name in ("policy", "expert"))
+    algorithm, mb = make_algorithm(golden), minibatch(golden, dtype)
+    coefs = {term.name: term.coef(0) for term in algorithm.terms}
 
-    def terms(params):
-        def score(x):
-            return module.apply(params, x)
-
-        gradient = input_gradient(score, expert)
-        expert_loss, policy_loss = losses.least_squares_discriminator(score(policy), score(expert))
-        penalty = losses.gradient_penalty(gradient, coef=config["discriminator_grad_pen"])
-        return (expert_loss, policy_loss, penalty), gradient
+    def total(params, names):
+        terms, metrics = update.losses(algorithm, params, mb)
+        return sum(coefs[name] * terms[name] for name in names), (terms, metrics)
 
     @jax.jit
     def everything(params):
-        found, gradient = terms(params)
-        total = jax.grad(lambda p: sum(terms(p)[0]))(params)
-        penalty = jax.grad(lambda p: terms(p)[0][2])(params)
-        return found, gradient, total, penalty, module.apply(params, policy), module.apply(params, expert)
+        gradient = jax.grad(total, has_aux=True)
+        grads, (terms, metrics) = gradient(params, DISCRIMINATOR)
+        penalty, _ = gradient(params, (PENALTY,))
+        return (
+            terms,
+            metrics,
+            grads["discriminator"],
+            penalty["discriminator"],
+            algorithm.networks["discriminator"](params, mb),
+        )
 
-    (expert_loss, policy_loss, penalty), gradient, total_grad, penalty_grad, policy_d, expert_d = everything(params)
-    close(policy_d[:, None], golden, f"{prefix}/policy_d", tolerance)
-    close(expert_d[:, None], golden, f"{prefix}/expert_d", tolerance)
-    close(expert_loss, golden, f"{prefix}/discriminator_expert_loss", tolerance)
-    close(policy_loss, golden, f"{prefix}/discriminator_policy_loss", tolerance)
-    close(penalty, golden, f"{prefix}/discriminator_grad_len_loss", tolerance)
-    close(expert_loss + policy_loss + penalty, golden, f"{prefix}/total", tolerance)
-    close(gradient, golden, f"{prefix}/input_grad", tolerance)
+    terms, metrics, total_grad, penalty_grad, scores = everything(params(golden, algorithm, dtype))
+    close(scores.policy[:, None], golden, f"{prefix}/policy_d", tolerance)
+    close(scores.expert[:, None], golden, f"{prefix}/expert_d", tolerance)
+    close(scores.gradient, golden, f"{prefix}/input_grad", tolerance)
+    for name in (*DISCRIMINATOR, "mimic_loss", "dagger_loss"):
+        close(terms[name], golden, f"{prefix}/{name}", tolerance)
+    close(sum(terms[name] for name in DISCRIMINATOR), golden, f"{prefix}/total", tolerance)
+    np.testing.assert_allclose(metrics["policy_accuracy"], (golden[f"{prefix}/policy_d"] < 0).mean(), **tolerance)
+    np.testing.assert_allclose(metrics["expert_logit"], golden[f"{prefix}/expert_d"].mean(), **tolerance)
     for actual, name in ((total_grad, "grad_total"), (penalty_grad, "grad_penalty")):
         expected = variables(golden.group(f"{prefix}/{name}"), dtype)
         jax.tree.map(lambda a, b, n=name: np.testing.assert_allclose(a, b, **tolerance, err_msg=n), actual, expected)
@@ -75,3 +131,31 @@ def test_rewards_and_distances(golden, precision):
     for key, names in pairs.items():
         one, other = (jnp.asarray(golden[f"in/{name}"], dtype) for name in names)
         close(losses.distance(one, other), golden, f"{prefix}/{key}", tolerance)
+
+
+def test_rewards_of_the_hook(golden, precision):
+    """The hook normalises states first; here by statistics that leave them as they are."""
+    prefix, dtype, tolerance = precision
+    config, mb = golden.config, minibatch(golden, dtype)
+    still = normalizer.init((config["input_dim"],), count=1e8, dtype=dtype)  # moments of 1e8 samples stay
+    still = still.replace(var=jnp.full_like(still.var, 0.99**2))  # (x - 0) / (0.99 + 0.01)
+    stats = {"ref_obs": still, "ref_motion": still}
+    lerps = {"reward_lerp0": 0.0, "reward_lerp": config["task_reward_lerp"], "reward_lerp1": 1.0}
+    algorithms = {key: make_algorithm(golden, task_reward_lerp=lerp) for key, lerp in lerps.items()}
+
+    @jax.jit
+    def rewards(params, extras, task):
+        valid = jnp.ones(task.shape, bool)
+        seen = Collected({}, {}, {}, mb.action[None], valid, extras, jnp.int32(0))
+        hooks = {key: algorithm.reward_hooks[0] for key, algorithm in algorithms.items()}
+        args = stats, {}, jax.random.key(0), seen, task, None
+        return {key: hook.reward(params, *args) for key, hook in hooks.items()}
+
+    extras = {name: mb.extras[name][None] for name in ("ref_obs", "ref_motion")}
+    task = jnp.asarray(golden["in/task_reward"], dtype)[None]
+    found = rewards(params(golden, algorithms["reward_lerp"], dtype), extras, task)
+    for key, (reward, stored, _, log) in found.items():
+        close(reward[0], golden, f"{prefix}/{key}", tolerance)
+        close(stored["ref_motion"][0], golden, "in/expert_state", tolerance)
+        mean = golden[f"{prefix}/style_reward"].mean()
+        np.testing.assert_allclose(log["Episode_Reward/style_reward"], mean, **tolerance)

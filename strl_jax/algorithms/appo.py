@@ -1,0 +1,218 @@
+"""Adversarial motion priors (Peng et al. 2021) on top of PPO, or of any algorithm: config, terms, ``add``, ``make``."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from strl_jax.algorithms import losses, optimizers, ppo, schedules
+from strl_jax.algorithms import style as style_hook
+from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput
+from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
+from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.ppo import Fraction, Positive, PPOConfig
+from strl_jax.algorithms.schedules import Coefficient
+from strl_jax.algorithms.style import DISCRIMINATOR, LABELS, REPLAYED, Style
+from strl_jax.algorithms.update import update
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+from strl_jax.types import Array, Batch
+
+__all__ = ["APPOConfig", "AmpFields", "add", "make", "update"]
+
+Optimizer = Literal[tuple(optimizers.OPTIMIZERS)]
+
+
+class AmpFields(BaseModel):
+    """st_rl's keywords of ``APPOAlgoMixin`` with st_rl's defaults, then ours.
+
+    Attributes:
+        discriminator_loss_coef: factor of the discriminator's losses, a number, or a
+            schedule ``{name: linear, init_value: ..., ...}`` of the iteration.
+        mimic_loss_coef: factor of the mimic loss, likewise; only under
+            ``compat.mimic_in_loss``, for the loss has no gradient.
+        dagger_loss_coef: factor of the distance between the mean action and the action
+            labels, likewise.
+        amp_obs_dim: length of the states that the discriminator sees; None: whatever
+            environment and expert give.
+        discriminator_learning_rate: None: ``learning_rate``, where the policy's starts.
+        discriminator_max_grad_norm: the discriminator's gradients are clipped to this
+            global norm.
+        discriminator_optimizer_class_name: torch's name.
+        amp_replay_size: the discriminator learns from states of the last so many steps
+            of every environment, drawn at random; 0: from those of the minibatch.
+        task_reward_w: reward = style + this * task, in place of ``task_reward_lerp``.
+        discriminator_termination_threshold: an episode ends where the style reward,
+            ``style_reward_coef`` left out, falls below this.
+        expert_file: file of the expert's states.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    discriminator_loss_coef: Coefficient = 1.0
+    mimic_loss_coef: Coefficient = 0.0
+    dagger_loss_coef: Coefficient = 0.0
+    amp_obs_dim: int | None = Field(None, ge=1)
+
+    discriminator_learning_rate: Annotated[float, Field(ge=1e-30, le=1e3)] | None = None
+    discriminator_max_grad_norm: Positive = 1.0
+    discriminator_optimizer_class_name: Optimizer = "Adam"
+    amp_replay_size: int = Field(0, ge=0, le=2**31 - 2)
+    task_reward_w: Annotated[float, Field(ge=0, le=1e30)] | None = None
+    discriminator_termination_threshold: Fraction | None = None
+    expert_file: str | None = None
+
+    @field_validator("discriminator_loss_coef", "mimic_loss_coef", "dagger_loss_coef")
+    @classmethod
+    def _loss_schedule_exists(cls, value):
+        if isinstance(value, dict):
+            schedules.make(value)
+        return value
+
+
+class APPOConfig(AmpFields, PPOConfig):
+    """PPO with a discriminator."""
+
+
+@struct.dataclass
+class Scores:
+    """The discriminator on a minibatch."""
+
+    policy: Array  # [...]
+    expert: Array  # [...]
+    gradient: Array  # [..., D], of the expert's scores by their states
+
+
+def discriminate(style: Style, params: dict, mb: Batch) -> Scores:
+    """Scores of the policy's and the expert's states, one pass over each and one back to the expert's."""
+    expert, pullback = jax.vjp(lambda states: style.score(params, states), mb.extras[EXPERT])
+    (gradient,) = pullback(jnp.ones_like(expert))
+    policy = style.score(params, mb.extras[REPLAYED if REPLAYED in mb.extras else POLICY])
+    return Scores(policy, expert, gradient)
+
+
+def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
+    """The discriminator's three losses, and ``dagger_loss`` and ``mimic_loss`` where they count."""
+    coef = schedules.make(config.discriminator_loss_coef)
+    if compat.discriminator_with_policy:
+        coef = _gate(coef)
+
+    def expert(outputs: Outputs, mb: Batch):
+        return _least_squares(outputs, mb)[0]
+
+    def policy(outputs: Outputs, mb: Batch):
+        return _least_squares(outputs, mb)[1]
+
+    def penalty(outputs: Outputs, mb: Batch):
+        gradient = outputs[DISCRIMINATOR].gradient
+        return losses.gradient_penalty(gradient, coef=style.discriminator_grad_pen, weight=mb.weight)
+
+    found = [
+        Term("discriminator_expert_loss", coef, expert),
+        Term("discriminator_policy_loss", coef, policy),
+        Term("discriminator_grad_len_loss", coef, penalty),
+    ]
+    if config.dagger_loss_coef != 0:
+        found.append(Term("dagger_loss", schedules.make(config.dagger_loss_coef), _dagger))
+    if _mimics(config, compat):
+        found.append(Term("mimic_loss", schedules.make(config.mimic_loss_coef), _mimic))
+    return tuple(found)
+
+
+def metrics(config: AmpFields, compat: Compat) -> tuple[Metric, ...]:
+    """How well the discriminator tells the two apart, and ``mimic_loss`` unless it is a term."""
+
+    def mean(name: str, fn) -> Metric:
+        return Metric(name, lambda outputs, mb: losses.mean(fn(outputs[DISCRIMINATOR]), mb.weight))
+
+    found = (
+        mean("expert_accuracy", lambda scores: scores.expert > 0),
+        mean("policy_accuracy", lambda scores: scores.policy < 0),
+        mean("expert_logit", lambda scores: scores.expert),
+        mean("policy_logit", lambda scores: scores.policy),
+        mean("grad_penalty_norm", lambda scores: jnp.linalg.norm(scores.gradient, axis=-1)),
+    )
+    return found if _mimics(config, compat) else (*found, Metric("mimic_loss", _mimic))
+
+
+def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) -> Algorithm:
+    """An algorithm whose policy is also judged by a discriminator.
+
+    Args:
+        algorithm: made already; its act hook, if it has one, gives ``action_labels``.
+        config: its config, which has ``learning_rate`` too.
+        style: the discriminator and what it is worth.
+        amp: what it sees.
+    """
+    compat = algorithm.compat
+    judge = style_hook.Judge(
+        style=style,
+        amp=amp,
+        compat=compat,
+        task_reward_w=config.task_reward_w,
+        termination_threshold=config.discriminator_termination_threshold,
+        executed_labels=compat.executed_labels or algorithm.act_hook is None,
+    )
+    return dataclasses.replace(
+        algorithm,
+        terms=algorithm.terms + terms(config, style, compat),
+        metrics=algorithm.metrics + metrics(config, compat),
+        networks=algorithm.networks | {DISCRIMINATOR: lambda params, mb: discriminate(style, params, mb)},
+        reward_hooks=(*algorithm.reward_hooks, style_hook.hook(judge, config.amp_replay_size)),
+        **_optimization(algorithm, config),
+    )
+
+
+def make(
+    config: APPOConfig,
+    policy: Policy,
+    actor: Segments,
+    critic: Segments,
+    style: Style,
+    amp: AmpInput,
+    compat: Compat = Compat(),  # noqa: B008 (frozen)
+) -> Algorithm:
+    """PPO over ``policy`` with a discriminator; arguments and errors as in ``ppo.make`` and ``add``."""
+    return add(ppo.make(config, policy, actor, critic, compat), config, style, amp)
+
+
+def _optimization(algorithm: Algorithm, config: AmpFields) -> dict:
+    """What moves the discriminator: an optimiser of its own, or under compat the policy's."""
+    compat = algorithm.compat
+    if compat.discriminator_with_policy:
+        together = (*algorithm.members.get("policy", ("policy",)), DISCRIMINATOR)
+        return {"members": algorithm.members | {"policy": together}}
+    name, clip = config.discriminator_optimizer_class_name, config.discriminator_max_grad_norm
+    rate = config.discriminator_learning_rate
+    rate = config.learning_rate if rate is None else rate
+    return {
+        "optimizers": algorithm.optimizers | {DISCRIMINATOR: optimizers.make(name, clip, compat.grad_norm_eps)},
+        "rates": algorithm.rates | {DISCRIMINATOR: optax.constant_schedule(rate)},
+    }
+
+
+def _gate(coef: optax.Schedule) -> optax.Schedule:
+    """1 where the coefficient is not 0."""
+    return lambda iteration: jnp.where(jnp.asarray(coef(iteration)) != 0, 1.0, 0.0)
+
+
+def _least_squares(outputs: Outputs, mb: Batch) -> tuple[Array, Array]:
+    scores = outputs[DISCRIMINATOR]
+    return losses.least_squares_discriminator(scores.policy, scores.expert, weight=mb.weight)
+
+
+def _dagger(outputs: Outputs, mb: Batch) -> Array:
+    return losses.distance(outputs["policy"].mean, mb.extras[LABELS], weight=mb.weight)
+
+
+def _mimic(outputs: Outputs, mb: Batch) -> Array:
+    del outputs
+    return losses.distance(mb.extras[POLICY], mb.extras[EXPERT], weight=mb.weight)
+
+
+def _mimics(config: AmpFields, compat: Compat) -> bool:
+    return compat.mimic_in_loss and config.mimic_loss_coef != 0
