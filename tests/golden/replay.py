@@ -19,10 +19,13 @@ from strl_jax.types import (
 
 
 class Replay:
-    """Both rollouts of a recurrent golden file, one after the other, with the file's weights."""
+    """Both rollouts of a recurrent golden file, one after the other, with the file's weights.
 
-    def __init__(self, golden: Golden, algorithm: Algorithm, dtype):
-        self.golden, self.algorithm, self.dtype = golden, algorithm, dtype
+    With an act hook ``data`` is what it needs, and the extra ``received`` is the action that the environments got.
+    """
+
+    def __init__(self, golden: Golden, algorithm: Algorithm, dtype, data: dict | None = None):
+        self.golden, self.algorithm, self.dtype, self.data = golden, algorithm, dtype, data
         self._play = jax.jit(self._collect)
         weights = to_flax(golden.group("param"), dtype)
         fresh = jax.eval_shape(algorithm.init, jax.random.key(0))
@@ -37,13 +40,14 @@ class Replay:
         )
         num_envs = golden.config["E"]
         zeros = jnp.zeros(num_envs, dtype)
+        hook = algorithm.act_hook
         self.state = RolloutState(
             env=EpisodeState(self._env(0, 0), jnp.zeros(num_envs, jnp.int32)),
             carry=algorithm.policy.initial_carry(num_envs, dtype=dtype),
             reset=jnp.ones(num_envs, bool),
             episode=EpisodeSums(zeros, zeros.astype(jnp.int32), {}),
             discounted=zeros,
-            hooks={},
+            hooks={} if hook is None else {hook.name: hook.init(jax.random.key(0), num_envs)},
             memory={},
             key=jax.random.split(jax.random.key(0), num_envs),
         )
@@ -59,7 +63,8 @@ class Replay:
         config = self.golden.config
         found = {"time_outs": jnp.zeros((config["T"], config["E"]))}
         found["actions"] = jnp.zeros((config["T"], config["E"], config["A"]))
-        for key in ("actions", "rewards", "dones", "time_outs"):
+        uniform = ("uniform_draws",) if self.algorithm.act_hook else ()
+        for key in ("actions", "rewards", "dones", "time_outs", *uniform):
             name = f"in/roll{number}/{key}"
             if name in self.golden or key not in found:
                 found[key] = jnp.asarray(self.golden[name])
@@ -72,7 +77,7 @@ class Replay:
 
         state, outputs = jax.lax.scan(step, start, recorded)
         _, state, data, _ = rollout.finish(self.algorithm, train, start, state, {}, outputs, None)
-        return data, update.prepare(self.algorithm, data), state
+        return data, update.prepare(self.algorithm, data, data=self.data), state
 
     def recorded_batch(self) -> Batch:
         """Rollout 1 as a batch with the file's own returns and advantages."""
@@ -121,16 +126,17 @@ class Replay:
         variables, done = train.params["policy"], now["dones"].astype(bool)
         mean, std, _ = self.algorithm.policy.apply(variables, groups, state.carry, state.reset, method="act")
 
-        def env_step(episode, action, draw):
-            del action, draw
-            env, ones = now["env"], jnp.ones_like(done)
-            timestep = TimeStep(
-                env.obs, now["rewards"].astype(self.dtype), done, now["time_outs"].astype(bool), env.obs, ones, {}, {}
-            )
-            return episode.replace(env=env), timestep
+        hooked = self.algorithm.act_hook is not None
 
-        drawn = rollout.Drawn((now["actions"] - mean) / std, jnp.zeros_like(mean[:, 0]), {}, None)
-        (state, _), record = rollout.one_step(self.algorithm, env_step, train, state, {}, drawn, None)
+        def env_step(episode, action, draw):
+            del draw
+            env, ones, extras = now["env"], jnp.ones_like(done), {"received": action} if hooked else {}
+            reward, timeout = now["rewards"].astype(self.dtype), now["time_outs"].astype(bool)
+            return episode.replace(env=env), TimeStep(env.obs, reward, done, timeout, env.obs, ones, extras, {})
+
+        hook = {"acts": now["uniform_draws"]} if hooked else None
+        drawn = rollout.Drawn((now["actions"] - mean) / std, jnp.zeros_like(mean[:, 0]), {}, hook)
+        (state, _), record = rollout.one_step(self.algorithm, env_step, train, state, {}, drawn, None, data=self.data)
         return state, record
 
 
