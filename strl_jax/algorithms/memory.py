@@ -83,7 +83,10 @@ def _looped(algorithm: Algorithm, kept: Ring, last_value: Array, axis_name: str 
         rows["reward"], batch.value, done, last_value, count, gamma=config.gamma, lam=config.lam, gae=gae
     )
     where = valid & (batch.weight > 0)
-    return returns.normalize_advantages(advantage, where=where, axis_name=axis_name), return_
+    advantage = returns.normalize_advantages(advantage, where=where, axis_name=axis_name)
+    if algorithm.policy.is_recurrent:  # ring.ordered has the rows not yet written in front, not behind
+        advantage, return_ = (jnp.roll(x, kept.capacity - count[0], axis=0) for x in (advantage, return_))
+    return advantage, return_
 
 
 def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: str | None) -> dict[str, Any]:
