@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
+from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
+from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
 from strl_jax.config_base import Count, Names, Section, Text
 from strl_jax.config_errors import ConfigError, hint, not_one_of
 from strl_jax.config_policies import FIELDS, MemoryFields, PolicyConfig, has, policy_config
@@ -52,10 +54,18 @@ class GroupsConfig(Section):
     Attributes:
         actor, critic: names of components; null: all that the environment offers,
             in its order.
+        teacher: what a teacher sees; null: what its own run says, else the critic's or the
+            actor's components (algorithm.label_action_with_critic_obs).
+        amp: what the discriminator of an adversarial motion prior sees before and after a
+            step; null: the environment's own ref_obs.
+        rnd: what random network distillation sees; null: the actor's components.
     """
 
     actor: Names | None = None
     critic: Names | None = None
+    teacher: Names | None = None
+    amp: Names | None = None
+    rnd: Names | None = None
 
 
 class EnvConfig(Section):
@@ -139,7 +149,7 @@ class Config(Section):
         compat: ``default``, ``st_rl`` (all of the torch library's habits), or single habits.
         env: the environments.
         policy: the actor-critic.
-        algorithm: the numbers of PPO.
+        algorithm: the numbers of the algorithm.
         runner: the training loop, its log and its checkpoints.
     """
 
@@ -157,13 +167,20 @@ class Config(Section):
             return self.compat
         return Compat.st_rl() if self.compat == "st_rl" else Compat()
 
+    @property
+    def update_steps(self) -> int:
+        """Steps of every environment that an update learns from."""
+        return int(getattr(self.algorithm, "buffer_dilation_ratio", 1.0) * self.runner.num_steps_per_env)
+
     @model_validator(mode="after")
     def _minibatches_fit(self):
-        steps, envs, parts = self.runner.num_steps_per_env, self.env.num_envs, self.algorithm.num_mini_batches
+        steps, envs, parts = self.update_steps, self.env.num_envs, self.algorithm.num_mini_batches
         if has(self.policy, MemoryFields):
             _check_divides_envs(parts, envs, self.resolved_compat.contiguous_envs)
             return self
-        samples = f"the {steps * envs} samples of an iteration (num_steps_per_env {steps} x num_envs {envs})"
+        queued = " x buffer_dilation_ratio" if steps != self.runner.num_steps_per_env else ""
+        what = f"num_steps_per_env{queued} {steps} x num_envs {envs}"
+        samples = f"the {steps * envs} samples of an iteration ({what})"
         if parts > steps * envs:
             raise ValueError(f"algorithm.num_mini_batches: {parts} is more than {samples}")
         if not self.resolved_compat.reuse_permutation and steps * envs % parts:
@@ -186,7 +203,18 @@ def _check_divides_envs(parts: int, envs: int, drops_rest: bool) -> None:
         )
 
 
-ALGORITHMS: dict[str, type[PPOConfig]] = {"PPO": PPOConfig, "EstimatorPPO": EstimatorPPOConfig}
+class ATPPOConfig(AmpFields, TPPOConfig):
+    """TPPO with a discriminator."""
+
+
+ALGORITHMS: dict[str, type[PPOConfig]] = {
+    "PPO": PPOConfig,
+    "EstimatorPPO": EstimatorPPOConfig,
+    "TPPO": TPPOConfig,
+    "EstimatorTPPO": EstimatorTPPOConfig,
+    "APPO": APPOConfig,
+    "ATPPO": ATPPOConfig,
+}
 
 
 @lru_cache

@@ -4,13 +4,15 @@ import contextlib
 import importlib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from strl_jax.algorithms import minibatch, ppo
+from strl_jax.algorithms import appo, estimator, minibatch, ppo, tppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config_errors import ConfigError, hint, not_one_of, raised, show
-from strl_jax.config_policies import AmpFields, MemoryFields, MutexFields, has
+from strl_jax.config_models import ALGORITHMS
+from strl_jax.config_policies import AmpFields as DiscriminatorFields
+from strl_jax.config_policies import MemoryFields, MutexFields, has
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
@@ -60,21 +62,34 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
 ADAPTERS = ("strl_jax.envs.brax",)  # tested here, and a simulator takes seconds to trace
 
 
-def make_algorithm(config: Config, env: Env) -> Algorithm:
-    """The algorithm and the policy that the config names, for what ``env`` offers.
+def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
+    """PPO with the config's numbers: what every algorithm is built on, and all that acting needs.
 
     Raises:
-        ConfigError: an unknown component, or ``clip_min_std`` of another length than
-            the actions.
+        ConfigError: ``clip_min_std`` has another length than the actions.
     """
-    build = ALGORITHMS[config.runner.algorithm_class_name]
+    std = config.algorithm.clip_min_std
+    if isinstance(std, tuple) and len(std) != policy.action_size:
+        raise ConfigError(
+            f"algorithm.clip_min_std: {show(list(std))} is not allowed; it must be one number, "
+            f"or one for each of the {policy.action_size} actions"
+        )
+    return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
+
+
+def make_acting(config: Config, env: Env) -> Algorithm:
+    """The policy that the config names for what ``env`` offers, under PPO: whoever only acts needs no more.
+
+    Raises:
+        ConfigError: an unknown component, or as ``make_ppo``.
+    """
     groups = make_groups(config, env)
-    return build(config, make_policy(config, env.action_size, groups), groups)
+    return make_ppo(config, make_policy(config, env.action_size, groups), groups)
 
 
 def make_groups(config: Config, env: Env) -> dict[str, Segments]:
     """Layouts of the groups ``actor`` and ``critic``. Raises ``ConfigError`` for an unknown component."""
-    return {name: _group(config, env, name) for name in ("actor", "critic")}
+    return {name: make_group(config, env, name) for name in ("actor", "critic")}
 
 
 def check_trains(config: Config, policy: Policy) -> None:
@@ -83,21 +98,30 @@ def check_trains(config: Config, policy: Policy) -> None:
     Raises:
         ConfigError: it does not.
     """
-    runner = config.runner
-    algorithm_class, policy_class = runner.algorithm_class_name, runner.policy_class_name
-    key = f"runner.algorithm_class_name: {algorithm_class} is not allowed with the policy class {policy_class}"
+    runner, algorithm = config.runner, config.algorithm
+    key = (
+        f"runner.algorithm_class_name: {runner.algorithm_class_name} is not allowed "
+        f"with the policy class {runner.policy_class_name}"
+    )
     if has(config.policy, MutexFields):
         raise ConfigError(f"{key}, whose sub-policies are trained already; it can act, be evaluated and teach")
-    if has(config.policy, AmpFields):
-        raise ConfigError(f"{key}, whose discriminator it does not train")
+    if has(config.policy, DiscriminatorFields) != isinstance(algorithm, appo.AmpFields):
+        what = "whose discriminator it does not train" if has(config.policy, DiscriminatorFields) else "which has none"
+        raise ConfigError(f"{key}, {what}; {_whose(appo.AmpFields)} train one")
     stages = [name for name in ("estimator", "adaptor") if getattr(policy, name) is not None]
-    estimates = algorithm_class in ESTIMATING
+    estimates = isinstance(algorithm, estimator.EstimatorFields)
     if stages and not estimates:
-        raise ConfigError(f"{key}, whose {stages[0]} it does not train; it must be one of {', '.join(ESTIMATING)}")
+        raise ConfigError(f"{key}, whose {stages[0]} it does not train; {_whose(estimator.EstimatorFields)} train it")
     if estimates and not stages:
-        raise ConfigError(f"{key}, which has no estimator; it must be another than {', '.join(ESTIMATING)}")
-    if policy.deterministic:
-        raise ConfigError(f"{key}: its actions are the mean, which has no gradient in the surrogate loss")
+        raise ConfigError(f"{key}, which has no estimator; {_whose(estimator.EstimatorFields)} train one")
+    if policy.deterministic and getattr(algorithm, "using_ppo", True):
+        more = f"; {_whose(tppo.TeacherFields)} with using_ppo: false train it"
+        raise ConfigError(f"{key}: its actions are the mean, which has no gradient in the surrogate loss{more}")
+
+
+def _whose(fields: type) -> str:
+    """The algorithms that have these keywords."""
+    return " and ".join(name for name, config in ALGORITHMS.items() if issubclass(config, fields))
 
 
 def check_shards(config: Config, num_shards: int) -> None:
@@ -106,7 +130,7 @@ def check_shards(config: Config, num_shards: int) -> None:
     Raises:
         ConfigError: they do not; the message has numbers that do.
     """
-    total, steps, parts = config.env.num_envs, config.runner.num_steps_per_env, config.algorithm.num_mini_batches
+    total, steps, parts = config.env.num_envs, config.update_steps, config.algorithm.num_mini_batches
     _check_divides("env.num_envs", total, num_shards)
     recurrent = has(config.policy, MemoryFields)
     if config.runner.eval_interval:
@@ -130,25 +154,19 @@ def _check_divides(key: str, number: int, num_shards: int) -> None:
         raise ConfigError(f"{key}: {number} does not divide over {num_shards} devices; nearest is {fitting}")
 
 
-def _ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
-    std = config.algorithm.clip_min_std
-    if isinstance(std, tuple) and len(std) != policy.action_size:
-        raise ConfigError(
-            f"algorithm.clip_min_std: {show(list(std))} is not allowed; it must be one number, "
-            f"or one for each of the {policy.action_size} actions"
-        )
-    return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
+def make_group(config: Config, env: Env, group: str, default: Sequence[str] | None = None) -> Segments:
+    """The components of one observation group.
 
+    Args:
+        default: its components where the config names none; None: all that the environment offers.
 
-ALGORITHMS: dict[str, Callable[[Config, Policy, dict[str, Segments]], Algorithm]] = {"PPO": _ppo, "EstimatorPPO": _ppo}
-ESTIMATING = ("EstimatorPPO",)
-
-
-def _group(config: Config, env: Env, group: str) -> Segments:
-    """The components of one observation group."""
+    Raises:
+        ConfigError: an unknown component.
+    """
     offered = env.observation_shapes
     names = getattr(config.env.groups, group)
-    names = tuple(offered) if names is None else names
+    if names is None:
+        names = tuple(offered) if default is None else tuple(default)
     for name in names:
         if name not in offered:
             raise ConfigError(f"env.groups.{group}: {not_one_of(name, tuple(offered))}")

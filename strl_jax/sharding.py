@@ -37,6 +37,16 @@ def replicate_key(key: jax.Array, mesh: Mesh) -> jax.Array:
     return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(key))
 
 
+def replicate(tree, mesh: Mesh):
+    """Host arrays, the same in every process, on all devices."""
+
+    def place(value):
+        value = np.asarray(value)
+        return jax.make_array_from_callback(value.shape, replicated(mesh), lambda index: value[index])
+
+    return jax.tree.map(place, tree)
+
+
 def axis_size(axis_name: str | None) -> int:
     """Number of shards."""
     return 1 if axis_name is None else jax.lax.axis_size(axis_name)

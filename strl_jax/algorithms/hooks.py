@@ -1,7 +1,7 @@
 """The two places where an algorithm changes a rollout: who acts, and what is rewarded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from strl_jax.types import Array, Obs, TimeStep, Transition
@@ -19,7 +19,7 @@ class ActHook:
             ``action[B, A]`` is the policy's; extras are stored with the step.
         observe: ``(state, timestep, iteration, drawn) -> state`` after the step; ``iteration`` counts updates.
         prepare: ``(data, steps) -> extras`` for the update, from the stored steps.
-        logged: extras whose mean over a rollout is logged.
+        logged: name in the log -> the extra whose mean over a rollout it is.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ActHook:
     act: Callable[[Any, Any, Obs, Array, Any], tuple[Array, dict[str, Array], Any]]
     observe: Callable[[Any, TimeStep, Array, Any], Any]
     prepare: Callable[[Any, Transition], dict[str, Array]]
-    logged: tuple[str, ...] = ()
+    logged: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

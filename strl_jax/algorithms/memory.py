@@ -80,7 +80,7 @@ def _looped(algorithm: Algorithm, kept: Ring, last_value: Array, axis_name: str 
     done, count = rows["done"], kept.count
     gae = returns.gae
     advantage, return_ = queue.looped_returns(
-        rows["reward"], batch.value, done, last_value, count, gamma=config.gamma, lam=config.lam, gae=gae
+        rows["reward"], rows["value"], done, last_value, count, gamma=config.gamma, lam=config.lam, gae=gae
     )
     where = valid & (batch.weight > 0)
     advantage = returns.normalize_advantages(advantage, where=where, axis_name=axis_name)
@@ -97,8 +97,10 @@ def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: 
     batch = prepare(algorithm, rollout, data=data, axis_name=axis_name).replace(carry={})
     rows[QUEUE] = {"batch": batch}
     if algorithm.compat.looped_returns:
-        reward = jnp.where(rollout.steps.valid, bootstrapped_reward(algorithm, rollout.steps), 0.0)
-        rows[QUEUE] |= {"reward": reward, "done": rollout.steps.done}
+        steps = rollout.steps
+        # A step that is not valid ends its episode: with its value for a reward its delta is 0.
+        reward = jnp.where(steps.valid, bootstrapped_reward(algorithm, steps), steps.value)
+        rows[QUEUE] |= {"reward": reward, "value": steps.value, "done": steps.done}
     if algorithm.policy.is_recurrent:
         rows[CARRIES] = jax.tree.map(lambda leaf: leaf[None], _carry(algorithm, rollout))
     return rows

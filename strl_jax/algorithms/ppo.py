@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
 from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.rnd import RNDConfig
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
@@ -44,6 +45,7 @@ class PPOConfig(BaseModel):
         normalize_rewards: divide rewards by the standard deviation of their
             discounted sum.
         normalized_reward_clamp_value: and clip them to +- this.
+        rnd_cfg: random network distillation: a bonus for what was seldom seen; null: none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -69,6 +71,7 @@ class PPOConfig(BaseModel):
     normalization_until: Positive = 1e8
     normalize_rewards: bool = False
     normalized_reward_clamp_value: Positive = 5.0
+    rnd_cfg: RNDConfig | None = None
 
     @field_validator("value_loss_coef", "entropy_coef", "surrogate_loss_coef", "schedule")
     @classmethod

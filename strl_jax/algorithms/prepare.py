@@ -59,11 +59,13 @@ def _extras(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[s
 
 
 def without_invalid(batch: Batch, valid: Array) -> Batch:
-    """Ordinary numbers where a step is not valid: 0 times NaN is NaN, in a loss and in its gradient."""
+    """Weight 0 and ordinary numbers where a step is not valid: 0 times NaN is NaN, in a loss and in its gradient.
 
-    def clean(leaf: Array, fill: float = 0.0) -> Array:
-        return jnp.where(
-            valid.reshape(valid.shape + (1,) * (leaf.ndim - valid.ndim)), leaf, jnp.asarray(fill, leaf.dtype)
-        )
+    The numbers are ones, which standard deviations may be too.
+    """
 
-    return jax.tree.map(clean, batch).replace(std=clean(batch.std, 1.0))
+    def clean(leaf: Array) -> Array:
+        where = valid.reshape(valid.shape + (1,) * (leaf.ndim - valid.ndim))
+        return jnp.where(where, leaf, jnp.ones((), leaf.dtype))
+
+    return jax.tree.map(clean, batch).replace(weight=jnp.where(valid, batch.weight, 0.0))

@@ -290,7 +290,8 @@ def _hook_means(algorithm: Algorithm, record: dict, axis_name: str | None) -> di
     if hook is None:
         return {}
     weight = returns.weights(record["valid"], axis_name=axis_name)
-    return {name: pmean(jnp.sum(weight * record["extras"][name]), axis_name) for name in hook.logged}
+    means = {name: jnp.sum(weight * record["extras"][extra]) for name, extra in hook.logged.items()}
+    return pmean(means, axis_name)
 
 
 def _before(first: dict, after: dict) -> dict:

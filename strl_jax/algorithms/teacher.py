@@ -97,4 +97,4 @@ def make_hook(
         found = teacher.latents(data, steps.obs)
         return {f"{LATENT}/{name}": found[name] for name in latents}
 
-    return ActHook("teacher", init, draw, act, observe, prepare, logged=(ACTING,))
+    return ActHook("teacher", init, draw, act, observe, prepare, logged={"Train/teacher_acting": ACTING})

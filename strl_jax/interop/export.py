@@ -88,7 +88,7 @@ def read(path: Path, kind: str) -> tuple[Deployable, dict]:
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("--resume: ")) from None
     env = registry.make_env(config.env)
-    algorithm = registry.make_algorithm(config, env)
+    algorithm = registry.make_acting(config, env)
     source = checkpoint.Checkpointer(path)
     number = source.latest(kind)
     if number is None:

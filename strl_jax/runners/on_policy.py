@@ -12,15 +12,14 @@ from jax.sharding import Mesh
 import strl_jax
 from strl_jax import registry
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
-from strl_jax.config_policies import MutexFields, has
 from strl_jax.runners import checkpoint, run_dir, scalars
+from strl_jax.runners.assemble import assemble, changed_data
 from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
-from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.runners.transfer import BY_COMPONENT, find_manipulator, load_policy, read_policy
-from strl_jax.sharding import make_mesh, replicate_key
+from strl_jax.sharding import make_mesh, replicate, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
 
@@ -35,6 +34,8 @@ class OnPolicyRunner:
 
     Attributes:
         config, env (an ``EpisodeEnv``), algorithm, mesh: what was built.
+        data: what the algorithm's hooks need and nothing changes, on all devices; references:
+            where it is from.
         train_state, rollout_state: the training; None before ``learn`` or ``load``.
         progress: counts and windows.
         metrics_velrmsd, metrics_CoT: velocity RMSD (m/s) and cost of transport of the
@@ -58,10 +59,10 @@ class OnPolicyRunner:
             self.mesh = mesh if devices is None else devices.result()
         registry.check_shards(self.config, self.mesh.size)
         self.env = registry.make_episode_env(self.config, base)
-        make = make_mutex if has(self.config.policy, MutexFields) else registry.make_algorithm
-        self.algorithm = make(self.config, base)
+        assembled = assemble(self.config, base)
+        self.algorithm, self.references = assembled.algorithm, assembled.references
+        self.data = replicate(assembled.data, self.mesh)
         runner = self.config.runner
-        self.data = {}
         self.programs = Programs(
             self.env,
             self.algorithm,
@@ -212,6 +213,7 @@ class OnPolicyRunner:
             "layout": checkpoint.layout(self.algorithm),
             "versions": checkpoint.versions(),
             "shards": self.mesh.size,
+            "data": self.references,
         }
         self.checkpointer.save(kind, self.progress.iteration, state, meta)
 
@@ -263,7 +265,7 @@ class OnPolicyRunner:
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
         self._remember_evaluation(self.progress.evaluation)
-        return checkpoint.differences(meta, self.mesh.size)
+        return checkpoint.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
 
     def _take_weights(self, loaded) -> None:
         fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)

@@ -17,6 +17,7 @@ def from_metrics(metrics: Mapping, episode_seconds: float) -> dict[str, float]:
     """
     update = metrics["update"]
     scalars = {f"Loss/{name}": float(value) for name, value in update.items() if name != "skipped"}
+    scalars |= {name: float(value) for name, value in metrics["hooks"].items()}
     scalars["Loss/skipped_updates"] = float(update["skipped"])
     scalars["Policy/mean_noise_std"] = float(metrics["mean_std"])
     scalars["Train/mean_reward_each_timestep"] = float(metrics["mean_reward_each_timestep"])

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.config import Config, ConfigError, from_dict
+from strl_jax.config import Config, ConfigError
 from strl_jax.config_errors import show
-from strl_jax.config_policies import ClimbMutexFields, EstimatorFields, FieldMutexFields, MutexFields, has
-from strl_jax.interop import torch_statistics, torch_weights
-from strl_jax.interop.torch_file import TorchFileError, load_torch
+from strl_jax.config_policies import ClimbMutexFields, FieldMutexFields, MutexFields
+from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
-from strl_jax.policies import make_policy
 from strl_jax.registry import make_groups
+from strl_jax.runners import torch_policies
 from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.transfer import read_policy
 
@@ -128,27 +127,9 @@ def _torch(path: Path, found: Mapping, config: Config, action_size: int, groups:
     models = {int(match[1]): file for file in path.glob("*.pt") if (match := numbered.fullmatch(file.name))}
     if not models:
         raise ConfigError("it has neither checkpoints/ nor a model_*.pt")
-    checkpoint = load_torch(models[max(models)])
-    weights, statistics = torch_statistics.split(checkpoint)
-    name = config.policy.sub_policy_class_name
-    section = {**found["policy"], "class_name": found["policy"].get("class_name", name)}
-    compat = {"linear_std": True}
-    own, _ = from_dict({"env": {"name": config.env.name}, "policy": section, "compat": compat})
-    # Stages name the critic's components; without them only their size matters, and the run may have had others.
-    named = has(own.policy, EstimatorFields) or getattr(own.policy, "critic_encoder_component_names", None) is not None
-    critic = groups["critic"] if named else Segments(("critic",), ((_critic_size(weights),),))
-    policy = make_policy(own, action_size, {"actor": groups["actor"], "critic": critic})
-    variables = torch_weights.import_weights(weights, policy)
-    moments = torch_statistics.import_statistics(statistics, {"actor": groups["actor"]}, 1.0) if statistics else {}
-    return policy, variables, _moments(moments.get("actor"), groups["actor"], own.algorithm.normalization_eps)
-
-
-def _critic_size(weights: Mapping[str, np.ndarray]) -> int:
-    """How much the critic of a torch file sees."""
-    for name in ("memory_c.rnn.weight_ih_l0", "critic.0.weight"):
-        if name in weights:
-            return weights[name].shape[1]
-    raise TorchFileError("there is no critic.0.weight in model_state_dict")
+    section = {**found["policy"], "class_name": found["policy"].get("class_name", config.policy.sub_policy_class_name)}
+    policy, variables, moments, eps = torch_policies.load(models[max(models)], section, action_size, groups)
+    return policy, variables, _moments(moments, groups["actor"], eps)
 
 
 def _moments(stats: Mapping | None, actor: Segments, eps: float) -> dict | None:

@@ -155,7 +155,7 @@ def stats_by_component(source_stats: Mapping, target_stats: Mapping) -> dict:
     result = {}
     for group, fresh in target_stats.items():
         if not isinstance(fresh, Mapping):
-            result[group] = source_stats.get(group, fresh)
+            result[group] = _same_shape(group, fresh, [source_stats])
             continue
         places = [groups.get(group, {}), *groups.values()]
         result[group] = {name: _same_shape(name, value, places) for name, value in fresh.items()}
@@ -357,7 +357,7 @@ def _algorithm(run_dir: Path, meta: dict) -> Algorithm:
         policy = registry.make_policy(config, layout["action_size"], groups)
     except ConfigError as error:
         raise CheckpointError(f"{run_dir}: its config is none of this version: {error}") from error
-    return registry.ALGORITHMS[config.runner.algorithm_class_name](config, policy, groups)
+    return registry.make_ppo(config, policy, {name: groups[name] for name in ("actor", "critic")})
 
 
 def find_manipulator(manipulator: str | Manipulator) -> Manipulator:

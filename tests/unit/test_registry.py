@@ -164,7 +164,7 @@ def test_episode_length(given, expected):
 
 def test_algorithm_has_the_numbers_of_the_config():
     config = make(policy={"actor_hidden_dims": [4], "mu_activation": "tanh"}, algorithm={"gamma": 0.5})
-    algorithm = registry.make_algorithm(config, TwoGroups())
+    algorithm = registry.make_acting(config, TwoGroups())
     assert algorithm.config.gamma == 0.5
     assert algorithm.policy.action_size == 1
     assert algorithm.policy.actor_hidden_dims == (4,)
@@ -173,7 +173,7 @@ def test_algorithm_has_the_numbers_of_the_config():
 
 
 def test_st_rl_has_a_linear_std():
-    algorithm = registry.make_algorithm(make(compat="st_rl"), TwoGroups())
+    algorithm = registry.make_acting(make(compat="st_rl"), TwoGroups())
     assert algorithm.policy.log_std is False
     assert algorithm.compat.reuse_permutation is True
 
@@ -181,13 +181,13 @@ def test_st_rl_has_a_linear_std():
 def test_groups_keep_their_order():
     groups = {"actor": ["state"], "critic": ["hidden", "state"]}
     config = make(env={"name": "probe:two_groups", "groups": groups})
-    algorithm = registry.make_algorithm(config, TwoGroups())
+    algorithm = registry.make_acting(config, TwoGroups())
     assert algorithm.groups["actor"].names == ("state",)
     assert algorithm.groups["critic"].names == ("hidden", "state")
 
 
 def test_a_group_is_everything_in_the_order_of_the_environment():
-    assert registry.make_algorithm(make(), TwoGroups()).groups["actor"].names == ("state", "hidden")
+    assert registry.make_acting(make(), TwoGroups()).groups["actor"].names == ("state", "hidden")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_group_is_everything_in_the_order_of_the_environment():
 )
 def test_no_such_algorithm(sections, expected):
     with pytest.raises(ConfigError) as caught:
-        registry.make_algorithm(make(**sections), TwoGroups())
+        registry.make_acting(make(**sections), TwoGroups())
     assert str(caught.value) == expected
 
 

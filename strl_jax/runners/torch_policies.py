@@ -1,0 +1,51 @@
+"""Policies of torch checkpoints, for those who only let them act: mutex policies and teachers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from strl_jax.config import from_dict
+from strl_jax.config_policies import EstimatorFields, has
+from strl_jax.interop import torch_statistics, torch_weights
+from strl_jax.interop.torch_file import TorchFileError, load_torch
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+from strl_jax.policies import make_policy
+from strl_jax.types import RunningStats
+
+
+def load(
+    path: Path, section: Mapping[str, Any], action_size: int, groups: Mapping[str, Segments]
+) -> tuple[Policy, dict, dict[str, RunningStats], float]:
+    """A policy, its variables, the statistics of its actor's components, and the eps that goes with them.
+
+    Args:
+        path: file of ``torch.save``.
+        section: the keywords of its class, with ``class_name``.
+        action_size: number of actions.
+        groups: what its actor and its critic see.
+
+    Raises:
+        TorchFileError: it cannot be read, or does not fit.
+        ConfigError: wrong keywords.
+    """
+    weights, statistics = torch_statistics.split(load_torch(path))
+    config, _ = from_dict({"env": {"name": "torch:file"}, "policy": dict(section), "compat": {"linear_std": True}})
+    # Stages name the critic's components; without them only their size matters, and the run may have had others.
+    policy, critic = config.policy, groups["critic"]
+    if not has(policy, EstimatorFields) and getattr(policy, "critic_encoder_component_names", None) is None:
+        critic = Segments(("critic",), ((_critic_size(weights),),))
+    module = make_policy(config, action_size, {"actor": groups["actor"], "critic": critic})
+    variables = torch_weights.import_weights(weights, module)
+    moments = torch_statistics.import_statistics(statistics, {"actor": groups["actor"]}, 1.0) if statistics else {}
+    return module, variables, moments.get("actor", {}), config.algorithm.normalization_eps
+
+
+def _critic_size(weights: Mapping[str, np.ndarray]) -> int:
+    """How much the critic of a torch file sees."""
+    for name in ("memory_c.rnn.weight_ih_l0", "critic.0.weight"):
+        if name in weights:
+            return weights[name].shape[1]
+    raise TorchFileError("there is no critic.0.weight in model_state_dict")
