@@ -40,14 +40,14 @@ def filled(shapes, seed: int):
     return jax.tree.unflatten(structure, [fill(leaf) for leaf in leaves])
 
 
-def start(env, algorithm: Algorithm):
+def start(env, algorithm: Algorithm, num_envs: int = B):
     """A new run's rollout state, in episodes of any age that show any numbers; and states to start again from."""
     mesh, key = make_mesh(jax.devices()[:1]), jax.random.key(0)
-    _, shapes = jax.eval_shape(train_step.make_init(env, algorithm, mesh, B, num_steps=T), key)
+    _, shapes = jax.eval_shape(train_step.make_init(env, algorithm, mesh, num_envs, num_steps=T), key)
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes.replace(env=None, key=None))
-    now = filled(shapes.env, 1).replace(step=jnp.arange(B, dtype=jnp.int32) % 3)
-    state = state.replace(env=now, key=filled(shapes.key, 2), reset=jnp.ones(B, bool))
-    return state, filled(jax.eval_shape(lambda key: env.pool(key, B), key), 3)
+    now = filled(shapes.env, 1).replace(step=jnp.arange(num_envs, dtype=jnp.int32) % 3)
+    state = state.replace(env=now, key=filled(shapes.key, 2), reset=jnp.ones(num_envs, bool))
+    return state, filled(jax.eval_shape(lambda key: env.pool(key, num_envs), key), 3)
 
 
 def play(env, algorithm: Algorithm):
@@ -161,6 +161,7 @@ def looped(steps: list[dict], last_value: np.ndarray, gamma: float, lam: float):
     return advantage, advantage + np.stack([one["value"] for one in steps])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [("nan", None), ("teacher", "gru")], ids=["feed_forward_with_nan", "recurrent"]
 )

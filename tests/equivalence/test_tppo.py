@@ -1,0 +1,134 @@
+"""TPPO is the same on one device and on four, in a loop and in a scan, and compiles once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from test_compilations import call_thrice
+from test_recurrent import B, T, made_up, with_memory
+from tiny import ACTION_SIZE, SHAPES, make_algorithm, make_env, make_state, normal
+
+from strl_jax.algorithms import rollout, tppo, train_step
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.teacher import LABELS
+from strl_jax.algorithms.update import update
+from strl_jax.modules.policy import Policy
+from strl_jax.modules.stages import MemoryStage
+from strl_jax.observations import Segments
+from strl_jax.sharding import AXIS, make_mesh, shard_jit
+
+SHARDS = 4
+ONE = make_mesh(jax.devices()[:1])
+
+
+def make_teacher(shapes: dict, action_size: int, memory: MemoryStage | None = None) -> tppo.Teacher:
+    """A small teacher that sees everything."""
+    policy = Policy(action_size=action_size, actor_hidden_dims=(4,), critic_hidden_dims=(4,), memory=memory)
+    return tppo.Teacher(policy, {"actor": Segments.select_from(shapes, list(shapes))})
+
+
+def make_data(teacher: tppo.Teacher, seed: int) -> dict:
+    """Weights of the teacher, from numpy."""
+    group, policy = teacher.groups["actor"], teacher.policy
+    groups = {name: jnp.zeros((1, group.size)) for name in ("actor", "critic")}
+    carry, reset = policy.initial_carry(1), jnp.ones(1, bool)
+    shapes = jax.eval_shape(policy.init, jax.random.key(0), groups, carry, reset)
+    leaves, structure = jax.tree.flatten(shapes)
+    variables = jax.tree.unflatten(structure, [0.5 * normal(seed, i, leaf.shape) for i, leaf in enumerate(leaves)])
+    return {"teacher": {"variables": variables, "stats": {}}}
+
+
+def with_teacher(algorithm: Algorithm, teacher: tppo.Teacher, **fields) -> Algorithm:
+    return tppo.add(algorithm, tppo.TeacherFields(**fields), teacher)
+
+
+def run(algorithm: Algorithm, devices: int, plan):
+    """Train state and metrics after one update on so many devices with ``plan[shard, update, M]``."""
+
+    def step(train_state, data, plan):
+        return update(algorithm, train_state, data, jax.random.key(0), plan=plan[0], axis_name=AXIS)
+
+    train_state = make_state(algorithm)
+    data = made_up(algorithm, train_state)
+    labels = 2.0 * normal(9, 0, (T, B, ACTION_SIZE))
+    data = data.replace(steps=data.steps.replace(extras={LABELS: labels}))
+    specs = (P(), train_step.ROLLOUT_SPECS, P(AXIS))
+    step = shard_jit(step, make_mesh(jax.devices()[:devices]), in_specs=specs, out_specs=P())
+    return step(train_state, data, jnp.asarray(plan))
+
+
+def plans(recurrent: bool):
+    """One minibatch of all that a shard has, then two halves: for every shard, and for one that has it all."""
+    envs = B // SHARDS
+    rng = np.random.default_rng(3)
+    size = envs if recurrent else T * envs
+    local = np.stack([rng.permutation(size).reshape(2, -1) for _ in range(SHARDS)]).astype(np.int32)
+    step, env = (0, local) if recurrent else (local // envs, local % envs)
+    shard = np.arange(SHARDS)[:, None, None]
+    return np.concatenate(step * B + env + envs * shard, axis=-1)[None], local
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recurrent", [False, True], ids=["feed_forward", "recurrent"])
+def test_one_device_is_four(recurrent):
+    algorithm = make_algorithm(num_mini_batches=2, empirical_normalization=True)
+    algorithm = with_memory(algorithm, "gru") if recurrent else algorithm
+    algorithm = with_teacher(algorithm, make_teacher(SHAPES, ACTION_SIZE), distillation_loss_coef=0.7)
+    whole, local = plans(recurrent)
+    one, four = run(algorithm, 1, whole), run(algorithm, SHARDS, local)
+    for (path, a), b in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(four), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=jax.tree_util.keystr(path))
+    state, metrics = one
+    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), make_state(algorithm).params, state.params)
+    assert all(jax.tree.leaves(moved))
+    assert metrics["distillation_loss"] > 0
+    assert metrics["skipped"] == 0
+
+
+@pytest.mark.slow
+def test_host_loop_is_scan():
+    """A teacher with a memory; episodes that end, time out and break; labels that are samples."""
+    env = make_env("nan", 2, probability=0.3)
+    teacher = make_teacher(env.env.observation_shapes, env.env.action_size, MemoryStage("gru", 3, 1))
+    algorithm = with_teacher(make_algorithm(env=env.env), teacher, teacher_act_prob=0.5, action_labels_from_sample=True)
+    data = make_data(teacher, 1)
+    _, state = train_step.init_states(env, algorithm, ONE, jax.random.key(0), B)
+    pool = jax.jit(lambda key: env.pool(key, 16 * B))(jax.random.key(1))
+    env_step = jax.jit(lambda episode, action, key: env.step(episode, action, pool, key))
+    arguments = (make_state(algorithm), state, jax.random.key(2))
+    scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, T, data=data))(*arguments)
+    loop = rollout.collect_host(algorithm, env_step, *arguments, T, data=data)
+    for (path, a), b in zip(jax.tree.leaves_with_path(scan[1:]), jax.tree.leaves(loop[1:]), strict=True):
+        name = jax.tree_util.keystr(path)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
+        if not jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=name)
+    _, end, found, metrics = scan
+    assert metrics["invalid"] > 0
+    assert 0 < found.steps.extras["teacher_acting"].mean() < 1
+    assert all(leaf.any() for leaf in jax.tree.leaves(end.hooks["teacher"]["carry"]["actor"]))
+
+
+@pytest.mark.parametrize("kind", [None, pytest.param("gru", marks=pytest.mark.slow)], ids=["feed_forward", "recurrent"])
+def test_queue_on_four_devices_compiles_once(kind):
+    """With other weights of the teacher at every call, and environments that break."""
+    env = make_env("nan", 3, probability=0.3)
+    teacher = make_teacher(env.env.observation_shapes, env.env.action_size)
+    config = tppo.TPPOConfig(
+        buffer_dilation_ratio=2.5, lr_scheduler_class_name="StepLR", lr_scheduler={"step_size": 2}, learning_rate=1e-3
+    )
+    plain = make_algorithm(env=env.env)
+    plain = plain if kind is None else with_memory(plain, kind)
+    algorithm = tppo.make(config, plain.policy, plain.groups["actor"], plain.groups["critic"], teacher)
+    mesh, teachers = make_mesh(jax.devices()), [make_data(teacher, seed) for seed in range(3)]
+    assert mesh.size == SHARDS
+    init = train_step.init_states(env, algorithm, mesh, jax.random.key(0), B, num_steps=4, data=teachers[0])
+    compiled, given = train_step.make_train_step(env, algorithm, mesh, 4), iter(teachers)
+    (train_state, state), metrics = call_thrice(lambda train, state, _: compiled(train, state, next(given)), init)
+    assert int(train_state.iteration) == 3
+    assert metrics["invalid"] > 0
+    assert metrics["update"]["skipped"] == 0
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(train_state.params))
+    np.testing.assert_allclose(metrics["update"]["learning_rate"], 1e-4, rtol=1e-6)  # 1e-3 * 0.1^(2 // 2)
+    np.testing.assert_array_equal(state.memory["queue"].count, [10] * B)  # int(2.5 * 4) of 12 steps
