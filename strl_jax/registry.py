@@ -106,7 +106,8 @@ def check_trains(config: Config, policy: Policy) -> None:
     if has(config.policy, MutexFields):
         raise ConfigError(f"{key}, whose sub-policies are trained already; it can act, be evaluated and teach")
     if has(config.policy, DiscriminatorFields) != isinstance(algorithm, appo.AmpFields):
-        what = "whose discriminator it does not train" if has(config.policy, DiscriminatorFields) else "which has none"
+        judged = has(config.policy, DiscriminatorFields)
+        what = "whose discriminator it does not train" if judged else "which has no discriminator"
         raise ConfigError(f"{key}, {what}; {_whose(appo.AmpFields)} train one")
     stages = [name for name in ("estimator", "adaptor") if getattr(policy, name) is not None]
     estimates = isinstance(algorithm, estimator.EstimatorFields)
@@ -121,7 +122,8 @@ def check_trains(config: Config, policy: Policy) -> None:
 
 def _whose(fields: type) -> str:
     """The algorithms that have these keywords."""
-    return " and ".join(name for name, config in ALGORITHMS.items() if issubclass(config, fields))
+    *first, last = (name for name, config in ALGORITHMS.items() if issubclass(config, fields))
+    return f"{', '.join(first)} and {last}"
 
 
 def check_shards(config: Config, num_shards: int) -> None:

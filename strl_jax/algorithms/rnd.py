@@ -25,7 +25,7 @@ Width = Annotated[int, Field(ge=-1, le=2**31 - 2)]
 
 
 class RNDConfig(BaseModel):
-    """rsl_rl's keywords of ``rnd_cfg`` with Isaac Lab's defaults, but for ``weight``; then ours.
+    """rsl_rl's keywords of ``rnd_cfg``; then ours. The sizes are ours too: one output, as elsewhere, is soon learned.
 
     Attributes:
         weight: factor of the intrinsic reward, a number, or a schedule ``{name: linear,
@@ -44,9 +44,9 @@ class RNDConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     weight: Coefficient = 1.0
-    num_outputs: int = Field(1, ge=1, le=2**31 - 2)
-    predictor_hidden_dims: tuple[Width, ...] = (-1,)
-    target_hidden_dims: tuple[Width, ...] = (-1,)
+    num_outputs: int = Field(16, ge=1, le=2**31 - 2)
+    predictor_hidden_dims: tuple[Width, ...] = (256, 256)
+    target_hidden_dims: tuple[Width, ...] = (256, 256)
     activation: str = "elu"
     learning_rate: float = Field(1e-3, ge=1e-30, le=1e3)
     state_normalization: bool = False

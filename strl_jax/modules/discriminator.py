@@ -1,8 +1,5 @@
 """The discriminator of adversarial motion priors (Peng et al. 2021), least squares form."""
 
-from collections.abc import Callable
-
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -35,8 +32,3 @@ def style_reward(score: Array, coef: float) -> Array:
 def mix_rewards(style: Array, task: Array, lerp: float) -> Array:
     """(1 - lerp) style + lerp task, ``[...]``; a lerp of 0 leaves the style alone."""
     return (1.0 - lerp) * style + lerp * task
-
-
-def input_gradient(score: Callable[[Array], Array], x: Array) -> Array:
-    """d score / d x at each state ``[..., D]``."""
-    return jax.grad(lambda x: jnp.sum(score(x)))(x)

@@ -101,6 +101,11 @@ def _style(config: Config) -> Style:
 def _amp_input(config: Config, env: Env) -> tuple[AmpInput, dict[str, np.ndarray]]:
     """What the discriminator sees, and the expert's states if they are from a file."""
     extras, groups = _extras(env), config.env.groups
+    kept, steps = config.algorithm.amp_replay_size, config.runner.num_steps_per_env
+    if 0 < kept < steps:
+        raise ConfigError(
+            f"algorithm.amp_replay_size: {kept} is not allowed; it must be 0, or num_steps_per_env {steps} or more"
+        )
     group = make_group(config, env, "amp") if groups.amp is not None else None
     if group is None and "ref_obs" not in extras:
         raise ConfigError(

@@ -165,7 +165,7 @@ def test_other_losses(feed_forward, precision, name, kwargs):
     algorithm, _, batch, (output, *_) = feed_forward.evaluate("0", dtype)
     fields = estimator.EstimatorFields(estimator_loss_func=name, estimator_loss_kwargs=kwargs)
     (term,) = estimator.terms(fields, algorithm.policy)
-    close(jax.jit(term.fn)(output, batch), golden[f"{prefix}/alt/{name}"], tolerance)
+    close(jax.jit(term.fn)({"policy": output}, batch), golden[f"{prefix}/alt/{name}"], tolerance)
 
 
 def test_targets(feed_forward, precision):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from commands import log, run
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
@@ -21,10 +22,21 @@ def test_there_are_experiments():
     assert "quickstart.yaml" in [path.name for path in EXPERIMENTS]
 
 
+def teachers(path: Path) -> list[Path]:
+    """The config of the teacher that a config names as the run ``logs/NAME``, if it does."""
+    section = yaml.safe_load(path.read_text())["algorithm"].get("teacher_policy", {})
+    return [path.with_name(f"{Path(value).name}.yaml") for value in section.values()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_experiment_trains(path, tmp_path):
-    code, out, err = run("--config", path, "--log-dir", tmp_path / "run", *SMALL, cache=tmp_path / "cache")
+    cache, taught = tmp_path / "cache", []
+    for teacher in teachers(path):
+        code, _, err = run("--config", teacher, "--log-dir", tmp_path / "teacher", *SMALL, cache=cache)
+        assert code == 0, err
+        taught = [f"algorithm.teacher_policy.teacher_ac_path={tmp_path / 'teacher'}"]
+    code, out, err = run("--config", path, "--log-dir", tmp_path / "run", *SMALL, *taught, cache=cache)
     assert code == 0, err
     assert f"results: {tmp_path / 'run'}" in out
     lines = log(tmp_path / "run")

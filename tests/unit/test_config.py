@@ -204,7 +204,16 @@ def properties(schema: dict) -> list[tuple[str, dict]]:
 def test_schema_describes_every_key_and_forbids_others():
     schema = json_schema()
     classes = {policy_config(name).__name__ for name in FIELDS} | {kind.__name__ for kind in ALGORITHMS.values()}
-    parts = {"MlpKwargs", "EncoderKwargs", "DiscriminatorConfig", "EnvConfig", "GroupsConfig", "RunnerConfig", "Compat"}
+    parts = {
+        "RNDConfig",
+        "MlpKwargs",
+        "EncoderKwargs",
+        "DiscriminatorConfig",
+        "EnvConfig",
+        "GroupsConfig",
+        "RunnerConfig",
+        "Compat",
+    }
     assert {*schema["$defs"]} == classes | parts
     for model in (schema, *schema["$defs"].values()):
         assert model["additionalProperties"] is False

@@ -57,7 +57,7 @@ def test_mean_of_sums():
     output = PolicyOutput(None, None, None, {}, {"adaptor": jnp.asarray([[2.0, 3.0], [4.0, 1.0]])}, {})
     others = dict.fromkeys(Batch.__dataclass_fields__)
     batch = Batch(**(others | {"groups": {"critic": critic}, "weight": jnp.asarray([0.75, 0.25])}))
-    np.testing.assert_allclose(term.fn(output, batch), 6.0, rtol=1e-6)
+    np.testing.assert_allclose(term.fn({"policy": output}, batch), 6.0, rtol=1e-6)
 
 
 REFUSED = [

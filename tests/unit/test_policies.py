@@ -479,17 +479,23 @@ TRAINS = "runner.algorithm_class_name: {} is not allowed with the policy class {
 @pytest.mark.parametrize(
     ("algorithm", "name", "why"),
     [
-        ("PPO", "StateAc", ", whose estimator it does not train; it must be one of EstimatorPPO"),
-        ("PPO", "PrivilegeStateAcRecurrent", ", whose estimator it does not train; it must be one of EstimatorPPO"),
-        ("EstimatorPPO", "ActorCritic", ", which has no estimator; it must be another than EstimatorPPO"),
-        ("EstimatorPPO", "EncoderActorCritic", ", which has no estimator; it must be another than EstimatorPPO"),
+        ("PPO", "StateAc", ", whose estimator it does not train; EstimatorPPO and EstimatorTPPO train it"),
+        (
+            "PPO",
+            "PrivilegeStateAcRecurrent",
+            ", whose estimator it does not train; EstimatorPPO and EstimatorTPPO train it",
+        ),
+        ("EstimatorPPO", "ActorCritic", ", which has no estimator; EstimatorPPO and EstimatorTPPO train one"),
+        ("EstimatorPPO", "EncoderActorCritic", ", which has no estimator; EstimatorPPO and EstimatorTPPO train one"),
         (
             "PPO",
             "VisualDeterministicAC",
-            ": its actions are the mean, which has no gradient in the surrogate loss",
+            ": its actions are the mean, which has no gradient in the surrogate loss; "
+            "TPPO, EstimatorTPPO and ATPPO with using_ppo: false train it",
         ),
-        ("PPO", "AmpActorCritic", ", whose discriminator it does not train"),
-        ("PPO", "EncoderAmpActorCriticRecurrent", ", whose discriminator it does not train"),
+        ("PPO", "AmpActorCritic", ", whose discriminator it does not train; APPO and ATPPO train one"),
+        ("TPPO", "EncoderAmpActorCriticRecurrent", ", whose discriminator it does not train; APPO and ATPPO train one"),
+        ("APPO", "ActorCritic", ", which has no discriminator; APPO and ATPPO train one"),
         (
             "PPO",
             "ActorCriticFieldMutex",
@@ -510,6 +516,9 @@ def test_what_no_algorithm_trains(algorithm, name, why):
         ("PPO", "EncoderActorCritic"),
         ("EstimatorPPO", "EncoderStateAcRecurrent"),
         ("EstimatorPPO", "PrivilegeStateAcRecurrent"),
+        ("EstimatorTPPO", "StateAc"),
+        ("APPO", "AmpActorCritic"),
+        ("ATPPO", "EncoderAmpActorCriticRecurrent"),
     ],
 )
 def test_what_an_algorithm_trains(algorithm, name):

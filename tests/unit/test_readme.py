@@ -16,8 +16,12 @@ import pytest
 import yaml
 
 from strl_jax import bench, config, config_schema, train
+from strl_jax.algorithms.appo import AmpFields
 from strl_jax.algorithms.estimator import EstimatorFields
+from strl_jax.algorithms.rnd import RNDConfig
 from strl_jax.algorithms.schedules import SCHEDULES
+from strl_jax.algorithms.tppo import TeacherFields
+from strl_jax.config_models import ALGORITHMS
 from strl_jax.config_policies import FIELDS, EncoderKwargs, MlpKwargs
 from strl_jax.interop import export, torch_checkpoint
 
@@ -172,10 +176,18 @@ def config_reference() -> str:
     for key, model in (sections | {"runner": "RunnerConfig", "compat": "Compat"}).items():
         tables.append(f"### `{key}`\n\n" + table(schema["$defs"][model]))
         tables += class_tables() if key == "policy" else []
-        if key == "algorithm":
-            own = table(config_schema.json_schema(EstimatorFields))
-            tables.append("### `algorithm` of EstimatorPPO\n\nWhat it takes besides.\n\n" + own)
+        tables += algorithm_tables() if key == "algorithm" else []
     return "\n" + "\n".join(tables) + "\n"
+
+
+def algorithm_tables() -> list[str]:
+    """What single algorithms take besides, a table for each set of keywords."""
+    tables = [f"### rnd_cfg\n\n{table(config_schema.json_schema(RNDConfig))}"]
+    for fields in (EstimatorFields, TeacherFields, AmpFields):
+        names = [name for name, kind in ALGORITHMS.items() if issubclass(kind, fields)]
+        own = table(config_schema.json_schema(fields))
+        tables.append(f"### `algorithm` of {', '.join(names)}\n\nWhat they take besides.\n\n{own}")
+    return tables
 
 
 def class_tables() -> list[str]:

@@ -133,7 +133,7 @@ def test_twice_is_refused():
 
 
 def test_minus_one_is_the_size_of_the_input():
-    algorithm, _ = make({})
+    algorithm, _ = make({"predictor_hidden_dims": (-1,), "target_hidden_dims": (-1,), "num_outputs": 1})
     shapes = jax.eval_shape(algorithm.init, jax.random.key(0)).params
     for name in ("rnd", "rnd_target"):
         layers = shapes[name]["params"]
