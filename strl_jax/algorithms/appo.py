@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from strl_jax.algorithms import losses, optimizers, ppo, schedules
 from strl_jax.algorithms import style as style_hook
-from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput
+from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import Fraction, Positive, PPOConfig
@@ -22,7 +22,7 @@ from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Array, Batch
 
-__all__ = ["APPOConfig", "AmpFields", "add", "make", "update"]
+__all__ = ["APPOConfig", "AmpFields", "AmpInput", "Style", "add", "make", "make_input", "update"]
 
 Optimizer = Literal[tuple(optimizers.OPTIMIZERS)]
 
@@ -43,6 +43,8 @@ class AmpFields(BaseModel):
         discriminator_max_grad_norm: the discriminator's gradients are clipped to this
             global norm.
         discriminator_optimizer_class_name: torch's name.
+        discriminator_batch_fraction: share of every minibatch from which the discriminator learns; as in
+            other implementations of AMP a part is enough, and all of it costs more than the policy.
         amp_replay_size: the discriminator learns from states of the last so many steps
             of every environment, drawn at random; 0: from those of the minibatch.
         task_reward_w: reward = style + this * task, in place of ``task_reward_lerp``.
@@ -61,6 +63,7 @@ class AmpFields(BaseModel):
     discriminator_learning_rate: Annotated[float, Field(ge=1e-30, le=1e3)] | None = None
     discriminator_max_grad_norm: Positive = 1.0
     discriminator_optimizer_class_name: Optimizer = "Adam"
+    discriminator_batch_fraction: float = Field(0.25, gt=0, le=1)
     amp_replay_size: int = Field(0, ge=0, le=2**31 - 2)
     task_reward_w: Annotated[float, Field(ge=0, le=1e30)] | None = None
     discriminator_termination_threshold: Fraction | None = None
@@ -80,19 +83,32 @@ class APPOConfig(AmpFields, PPOConfig):
 
 @struct.dataclass
 class Scores:
-    """The discriminator on a minibatch."""
+    """The discriminator on N of a minibatch's samples."""
 
-    policy: Array  # [...]
-    expert: Array  # [...]
-    gradient: Array  # [..., D], of the expert's scores by their states
+    policy: Array  # [N]
+    expert: Array  # [N]
+    gradient: Array  # [N, D], of the expert's scores by their states
+    weight: Array  # [N], the samples' weights, whose sum is 1 if all of them are valid
 
 
-def discriminate(style: Style, params: dict, mb: Batch) -> Scores:
-    """Scores of the policy's and the expert's states, one pass over each and one back to the expert's."""
-    expert, pullback = jax.vjp(lambda states: style.score(params, states), mb.extras[EXPERT])
+def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -> Scores:
+    """Scores of the policy's and the expert's states, one pass over each and one back to the expert's.
+
+    Args:
+        fraction: share of the samples, evenly spread over the minibatch, which is shuffled.
+    """
+    total = mb.weight.size
+    number = max(1, int(fraction * total))
+    index = jnp.arange(number) * total // number
+
+    def pick(x: Array) -> Array:
+        flat = x.reshape(total, *x.shape[mb.weight.ndim :])
+        return flat if number == total else flat[index]
+
+    expert, pullback = jax.vjp(lambda states: style.score(params, states), pick(mb.extras[EXPERT]))
     (gradient,) = pullback(jnp.ones_like(expert))
-    policy = style.score(params, mb.extras[REPLAYED if REPLAYED in mb.extras else POLICY])
-    return Scores(policy, expert, gradient)
+    policy = style.score(params, pick(mb.extras[REPLAYED if REPLAYED in mb.extras else POLICY]))
+    return Scores(policy, expert, gradient, pick(mb.weight) * (total / number))
 
 
 def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
@@ -102,14 +118,17 @@ def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
         coef = _gate(coef)
 
     def expert(outputs: Outputs, mb: Batch):
-        return _least_squares(outputs, mb)[0]
+        del mb
+        return _least_squares(outputs)[0]
 
     def policy(outputs: Outputs, mb: Batch):
-        return _least_squares(outputs, mb)[1]
+        del mb
+        return _least_squares(outputs)[1]
 
     def penalty(outputs: Outputs, mb: Batch):
-        gradient = outputs[DISCRIMINATOR].gradient
-        return losses.gradient_penalty(gradient, coef=style.discriminator_grad_pen, weight=mb.weight)
+        del mb
+        scores = outputs[DISCRIMINATOR]
+        return losses.gradient_penalty(scores.gradient, coef=style.discriminator_grad_pen, weight=scores.weight)
 
     found = [
         Term("discriminator_expert_loss", coef, expert),
@@ -127,7 +146,12 @@ def metrics(config: AmpFields, compat: Compat) -> tuple[Metric, ...]:
     """How well the discriminator tells the two apart, and ``mimic_loss`` unless it is a term."""
 
     def mean(name: str, fn) -> Metric:
-        return Metric(name, lambda outputs, mb: losses.mean(fn(outputs[DISCRIMINATOR]), mb.weight))
+        def average(outputs: Outputs, mb: Batch) -> Array:
+            del mb
+            scores = outputs[DISCRIMINATOR]
+            return losses.mean(fn(scores), scores.weight)
+
+        return Metric(name, average)
 
     found = (
         mean("expert_accuracy", lambda scores: scores.expert > 0),
@@ -149,6 +173,7 @@ def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) ->
         amp: what it sees.
     """
     compat = algorithm.compat
+    fraction = 1.0 if compat.whole_discriminator_batch else config.discriminator_batch_fraction
     judge = style_hook.Judge(
         style=style,
         amp=amp,
@@ -161,7 +186,7 @@ def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) ->
         algorithm,
         terms=algorithm.terms + terms(config, style, compat),
         metrics=algorithm.metrics + metrics(config, compat),
-        networks=algorithm.networks | {DISCRIMINATOR: lambda params, mb: discriminate(style, params, mb)},
+        networks=algorithm.networks | {DISCRIMINATOR: lambda params, mb: discriminate(style, params, mb, fraction)},
         reward_hooks=(*algorithm.reward_hooks, style_hook.hook(judge, config.amp_replay_size)),
         **_optimization(algorithm, config),
     )
@@ -200,9 +225,9 @@ def _gate(coef: optax.Schedule) -> optax.Schedule:
     return lambda iteration: jnp.where(jnp.asarray(coef(iteration)) != 0, 1.0, 0.0)
 
 
-def _least_squares(outputs: Outputs, mb: Batch) -> tuple[Array, Array]:
+def _least_squares(outputs: Outputs) -> tuple[Array, Array]:
     scores = outputs[DISCRIMINATOR]
-    return losses.least_squares_discriminator(scores.policy, scores.expert, weight=mb.weight)
+    return losses.least_squares_discriminator(scores.policy, scores.expert, weight=scores.weight)
 
 
 def _dagger(outputs: Outputs, mb: Batch) -> Array:

@@ -31,6 +31,7 @@ class Compat(BaseModel):
             not a teacher's.
         discriminator_with_policy: the discriminator shares the policy's optimiser and
             clip, and ``discriminator_loss_coef`` only switches its losses on.
+        whole_discriminator_batch: the discriminator learns from every sample of a minibatch.
         separate_amp_normalizers: the policy's motion and the reference motion are
             normalised each with statistics of its own, which move with every step.
         amp_after_reset: at the end of an episode the pair of observations that the
@@ -56,6 +57,7 @@ class Compat(BaseModel):
     sample_log_prob: bool = False
     executed_labels: bool = False
     discriminator_with_policy: bool = False
+    whole_discriminator_batch: bool = False
     separate_amp_normalizers: bool = False
     amp_after_reset: bool = False
     mimic_in_loss: bool = False
@@ -79,6 +81,7 @@ class Compat(BaseModel):
             sample_log_prob=True,
             executed_labels=True,
             discriminator_with_policy=True,
+            whole_discriminator_batch=True,
             separate_amp_normalizers=True,
             amp_after_reset=True,
             mimic_in_loss=True,

@@ -29,11 +29,14 @@ ONE = make_mesh(jax.devices()[:1])
 
 
 def make_algorithm(compat=None, *, style=None, amp=None, shapes=SHAPES, actions=2, memory=None, **config):
-    """APPO with ``config`` fields; the discriminator has one hidden layer of four unless ``style`` says more."""
+    """APPO with ``config`` fields; unless they or ``style`` say more, its discriminator has one hidden layer of four.
+
+    It learns from all samples, unless ``config`` says otherwise.
+    """
     compat = Compat() if compat is None else compat
     names = list(shapes)
     return appo.make(
-        appo.APPOConfig(**config),
+        appo.APPOConfig(**({"discriminator_batch_fraction": 1.0} | config)),
         Policy(actions, (8,), (8,), log_std=not compat.linear_std, memory=memory),
         Segments.select_from(shapes, names[:2]),
         Segments.select_from(shapes, names),
@@ -356,6 +359,22 @@ def test_termination_ends_episodes_early():
     assert finished == {0.0: 8, 1.0: 40}
 
 
+@pytest.mark.parametrize(("fraction", "rows"), [(0.5, [0, 2, 4, 6]), (0.4, [0, 2, 5]), (0.01, [0]), (1.0, range(8))])
+def test_the_discriminator_learns_from_a_share(fraction, rows):
+    """Evenly spread rows of a minibatch of eight, of 2 steps of 4 environments too; weights in proportion."""
+    algorithm = make_algorithm(discriminator_batch_fraction=fraction)
+    batch = make_amp_batch(algorithm, start(algorithm))
+    few = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:8], batch.replace(carry={}))
+    few = few.replace(weight=jnp.arange(8.0) / 28)  # 0 + 1 + ... + 7 = 28
+    whole = make_algorithm().networks["discriminator"](start(algorithm).params, few)
+    rows = np.asarray(rows)
+    for samples in (few, jax.tree.map(lambda leaf: leaf.reshape(2, 4, *leaf.shape[1:]), few)):
+        part = algorithm.networks["discriminator"](start(algorithm).params, samples)
+        np.testing.assert_allclose(part.policy, whole.policy[rows], rtol=1e-5)
+        np.testing.assert_allclose(part.gradient, whole.gradient[rows], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(part.weight, rows / 28 * 8 / len(rows), rtol=1e-6)
+
+
 SHARDS, EPOCHS, MINIBATCHES = 4, 2, 3
 ENVS = 8
 
@@ -392,6 +411,7 @@ def test_one_device_is_four(compat):
         dagger_loss_coef=0.1,
         mimic_loss_coef=0.1,
         style={"task_reward_lerp": 0.5},
+        discriminator_batch_fraction=0.5,  # one of a shard's two samples, four of all eight
     )
     size, rng = T * ENVS // SHARDS, np.random.default_rng(3)
     local = [[rng.permutation(size)[:6].reshape(MINIBATCHES, -1) for _ in range(EPOCHS)] for _ in range(SHARDS)]
