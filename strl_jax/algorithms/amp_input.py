@@ -50,7 +50,7 @@ class AmpInput:
         """An expert's state for every step, ``[T, B, D]``: the environment's, or one drawn with replacement."""
         if self.from_env:
             return _flat(collected.extras[EXPERT], collected.valid.shape)
-        expert = data["expert"]
+        expert = jnp.asarray(data["expert"])
         return expert[jax.random.randint(key, collected.valid.shape, 0, expert.shape[0])]
 
     def reached(self, obs: Obs, after: EnvState) -> Array:

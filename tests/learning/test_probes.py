@@ -47,7 +47,7 @@ class Trainer:
             state = state.replace(env=state.env.replace(env=self.env.env.turn_to(name, state.env.env)))
         invalid = []
         for _ in range(ITERATIONS):
-            train_state, state, metrics = self.step(train_state, state)
+            train_state, state, metrics = self.step(train_state, state, {})
             invalid.append(metrics["invalid"])
             assert metrics["update"]["skipped"] == 0
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((train_state, state.episode)))

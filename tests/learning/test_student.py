@@ -6,11 +6,13 @@ every iteration of 8192 steps, reaches 95 % of the teacher's return.
 
 from pathlib import Path
 
+import jax
 import pytest
 
 from strl_jax import config as config_module
 from strl_jax.algorithms.tppo import TeacherFields
 from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.sharding import make_mesh
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 QUIET = ["runner.logger=none", "runner.time_split=false", "runner.eval_interval=1"]
@@ -30,7 +32,7 @@ def teacher(tmp_path_factory):
     path = tmp_path_factory.mktemp("teacher") / "run"
     settings = ["runner.logger=none", "runner.time_split=false", "runner.eval_interval=50"]
     config, _ = config_module.load(EXPERIMENTS / "pendulum_teacher.yaml", settings)
-    runner = OnPolicyRunner(None, config, path)
+    runner = OnPolicyRunner(None, config, path, mesh=make_mesh(jax.devices()[:1]))
     runner.learn(config.runner.max_iterations)
     runner.close()
     assert runner.progress.best_score > 900
@@ -53,7 +55,7 @@ def without_teacher(config):
 
 def steps_until(config, wanted: float, most: int) -> int | None:
     """Environment steps until an evaluation reaches ``wanted``; None if ``most`` iterations do not."""
-    runner = OnPolicyRunner(None, config)
+    runner = OnPolicyRunner(None, config, mesh=make_mesh(jax.devices()[:1]))
     try:
         for _ in range(most):
             runner.learn(1)

@@ -101,7 +101,7 @@ def test_group_is_packed_in_the_order_of_its_segments():
 
 
 def test_rewards_are_divided_by_the_deviation_of_their_return():
-    algorithm = make_algorithm(normalize_rewards=True, normalized_reward_clamp_value=2.0, gamma=0.5)
+    algorithm = make_algorithm(normalize_rewards=True, normalized_reward_clamp_value=1.0, gamma=0.5)
     state, end = make_state(algorithm), make_rollout_state(2, 2)
     start = end.replace(discounted=jnp.asarray([0.0, 8.0]))
     outputs = make_outputs(algorithm, state, 1, 2, 2, jnp.ones((2, 2), bool))
@@ -112,11 +112,11 @@ def test_rewards_are_divided_by_the_deviation_of_their_return():
     }
     finish = jax.jit(lambda state, *args: rollout.finish(algorithm, state, *args[:2], state.stats, args[2], None))
     new, after, data, metrics = finish(state, start, end, outputs)
-    # discounted: 1, 0.5 * 8 - 1 = 3; 0.5 * 1 + 0.5 = 1, (0.5 * 3 + 3 = 4.5, not valid)
-    np.testing.assert_allclose(after.discounted, [1.0, 4.5], rtol=1e-6)
-    # of 1, 3, 1: mean 5 / 3, variance (4 / 9 + 16 / 9 + 4 / 9) / 3, deviation 0.9428090; 3 / 0.94 is clipped
+    # discounted: 1, 0.5 * 8 - 1 = 3; 0.5 * 1 + 0.5 = 1, (0.5 * 3 + 0 = 1.5, not valid)
+    np.testing.assert_allclose(after.discounted, [1.0, 1.5], rtol=1e-6)
+    # of 1, 3, 1: mean 5 / 3, variance (4 / 9 + 16 / 9 + 4 / 9) / 3, deviation 0.9428090
     check(new.stats["reward"], 5.0 / 3.0, 8.0 / 9.0, 3)
-    expected = [[1 / 0.9428090, -1 / 0.9428090], [0.5 / 0.9428090, 2.0]]
+    expected = [[1.0, -1.0], [0.5 / 0.9428090, 0.0]]  # 1 / 0.94 is clipped
     np.testing.assert_allclose(data.steps.reward, expected, rtol=1e-6)
     # The log keeps the environment's numbers: (1 - 1 + 0.5 + 3) / 3 valid steps
     np.testing.assert_allclose(metrics["mean_reward_each_timestep"], 3.5 / 3, rtol=1e-6)

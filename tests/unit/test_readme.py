@@ -3,7 +3,9 @@
 Run as a script, this prints the README's config reference.
 """
 
+import ast
 import inspect
+import math
 import re
 import shlex
 import subprocess
@@ -116,8 +118,19 @@ def test_update_example_runs(capsys):
     assert all(jax.tree.leaves(moved))
 
 
+def test_loops_of_the_other_algorithms_run(capsys):
+    exec(compile(python_example("import jax\nimport numpy"), "README", "exec"), {})
+    logged = [ast.literal_eval(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(logged) == 6  # three iterations of each
+    assert all("distillation_loss" in line for line in logged[:3])
+    assert all("discriminator_expert_loss" in line for line in logged[3:])
+    assert all(math.isfinite(value) for line in logged for value in line.values())
+    assert logged[0]["kl"] < 1e-4  # one update of one epoch: the ratio is 1
+
+
 def test_every_python_block_runs_in_a_test():
-    starts = ("# my_package/my_writer.py", "# my_package/my_module.py", "from my_package.my_module", "import functools")
+    own = ("# my_package/my_writer.py", "# my_package/my_module.py", "from my_package.my_module")
+    starts = (*own, "import functools", "import jax\nimport numpy")
     assert [next((s for s in starts if block.startswith(s)), block) for block in blocks("python")] == list(starts)
 
 

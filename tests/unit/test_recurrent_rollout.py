@@ -40,7 +40,7 @@ def start(algorithm: Algorithm):
     episode, metrics = jax.jit(lambda keys: ENV.init(keys, True))(keys)
     sums = EpisodeSums(jnp.zeros(B), jnp.zeros(B, jnp.int32), metrics)
     full = jax.tree.map(lambda x: normal(1, 0, x.shape), algorithm.policy.initial_carry(B))  # must be cleared
-    return train_state, RolloutState(episode, full, jnp.ones(B, bool), sums, jnp.zeros(B), keys)
+    return train_state, RolloutState(episode, full, jnp.ones(B, bool), sums, jnp.zeros(B), {}, {}, keys)
 
 
 @dataclass

@@ -110,7 +110,7 @@ def test_real_end_is_credited_with_nothing():
 def test_prepare_masks_invalid_steps():
     # Advantages 1, -, 2 of the valid steps: mean 1.5, deviation sqrt((0.25 + 0.25) / 1) = 0.7071068
     batch = prepare(make_algorithm(gamma=GAMMA, lam=LAM), rollout_with(NO, valid=(True, False, True)))
-    np.testing.assert_allclose(batch.advantage[:, 0], [-0.5 / 0.7071068, 0.0, 0.5 / 0.7071068], rtol=1e-6)
+    np.testing.assert_allclose(batch.advantage[::2, 0], [-0.5 / 0.7071068, 0.5 / 0.7071068], rtol=1e-6)
     np.testing.assert_array_equal(batch.weight[:, 0], [1.0, 0.0, 1.0])
 
 
