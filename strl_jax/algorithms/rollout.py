@@ -8,13 +8,10 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from strl_jax.algorithms import episodes, losses, returns
+from strl_jax.algorithms import episodes, losses
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.algorithms.hooks import Collected
-from strl_jax.modules import normalizer
+from strl_jax.algorithms.rewards import normalize_rewards, reward_hooks
 from strl_jax.modules.policy import last
-from strl_jax.sharding import pmean
-from strl_jax.storage.sarsa import next_observations
 from strl_jax.types import Array, Obs, Rollout, RolloutState, TimeStep, TrainState, Transition
 
 
@@ -211,11 +208,11 @@ def finish(
     def pack(stats, obs):
         return algorithm.pack(stats, obs, groups=("critic",))
 
-    total, record, stats, log = _rewards(algorithm, train_state, data, key, outputs, end, stats, axis_name)
+    total, record, stats, log = reward_hooks(algorithm, train_state, data, key, outputs, end, stats, axis_name)
     sums, discounted, episode_log = episodes.accumulate(
         start.episode, start.discounted, record, outputs["metrics"], algorithm.config.gamma, total
     )
-    stats, reward = _normalize_rewards(algorithm, stats, total, record["valid"], episode_log["discounted"], axis_name)
+    stats, reward = normalize_rewards(algorithm, stats, total, record["valid"], episode_log["discounted"], axis_name)
     reset = jnp.concatenate([start.reset[None], record["done"][:-1]])
     value, carries = algorithm.value(train_state.params, pack(used, record["obs"]), start.carry, reset)
     bootstrap = _terminal_values(algorithm, train_state.params, pack(used, outputs["terminal_obs"]), carries)
@@ -255,59 +252,9 @@ def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutSt
     return value, end
 
 
-def _rewards(
-    algorithm: Algorithm,
-    train_state: TrainState,
-    data: dict | None,
-    key: Array | None,
-    outputs: dict,
-    end: RolloutState,
-    stats: dict,
-    axis_name: str | None,
-) -> tuple[Array, dict, dict, dict]:
-    """The reward ``[T, B]`` after all hooks; the record with what they store; statistics; what they log."""
-    record, total = outputs["transition"], outputs["transition"]["reward"]
-    log = _hook_means(algorithm, record, axis_name)
-    collected = Collected(
-        obs=record["obs"],
-        terminal_obs=outputs["terminal_obs"],
-        next_obs=next_observations(record["obs"], end.env.env.obs),
-        action=record["action"],
-        valid=record["valid"],
-        extras=record["extras"],
-        iteration=train_state.iteration,
-    )
-    for index, hook in enumerate(algorithm.reward_hooks):
-        hook_key = jax.random.fold_in(key, index + 2)
-        total, extras, stats, more = hook.reward(train_state.params, stats, data, hook_key, collected, total, axis_name)
-        record = record | {"extras": record["extras"] | extras}
-        log |= more
-    return jnp.where(record["valid"], total, 0.0), record, stats, {"hooks": log}
-
-
-def _hook_means(algorithm: Algorithm, record: dict, axis_name: str | None) -> dict[str, Array]:
-    hook = algorithm.act_hook
-    if hook is None:
-        return {}
-    weight = returns.weights(record["valid"], axis_name=axis_name)
-    means = {name: jnp.sum(weight * record["extras"][extra]) for name, extra in hook.logged.items()}
-    return pmean(means, axis_name)
-
-
 def _before(first: dict, after: dict) -> dict:
     """The carry before every step from those after every step, for the memories that ``after`` has."""
     return {
         name: jax.tree.map(lambda start, rest: jnp.concatenate([start[None], rest[:-1]]), first[name], leaves)
         for name, leaves in after.items()
     }
-
-
-def _normalize_rewards(
-    algorithm: Algorithm, stats: dict, reward: Array, valid: Array, discounted: Array, axis_name: str | None
-) -> tuple[dict, Array]:
-    """Rewards over the deviation of their discounted sum, this rollout's included."""
-    if "reward" not in stats:
-        return stats, reward
-    moments = normalizer.update(stats["reward"], discounted, where=valid, axis_name=axis_name)
-    limit = algorithm.config.normalized_reward_clamp_value
-    return stats | {"reward": moments}, jnp.clip(reward / (jnp.sqrt(moments.var) + 1e-8), -limit, limit)
