@@ -18,7 +18,7 @@ import numpy as np
 
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
-from strl_jax.interop import torch_moments, torch_statistics
+from strl_jax.interop import torch_moments, torch_networks, torch_statistics
 from strl_jax.interop.torch_file import TorchFileError, load_torch
 from strl_jax.interop.torch_weights import import_weights
 from strl_jax.runners import launch, run_dir
@@ -26,7 +26,7 @@ from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
 
 STATISTICS = tuple(key for keys in torch_statistics.DICTS.values() for key in keys)
-TAKEN = ("model_state_dict", "optimizer_state_dict", "iter", "infos", *STATISTICS)
+TAKEN = ("model_state_dict", "optimizer_state_dict", "iter", "infos", torch_networks.RND, *STATISTICS)
 SETTING = "algorithm.empirical_normalization"
 
 
@@ -114,13 +114,15 @@ def read_parts(checkpoint: Mapping[str, Any], runner: OnPolicyRunner) -> tuple[d
     algorithm, config, iteration = runner.algorithm, runner.algorithm.config, checkpoint.get("iter", 0)
     weights, found = torch_statistics.split(checkpoint)
     seen = iteration * runner.steps_per_iteration
-    variables, stats = _all_faults(
-        lambda: import_weights(weights, algorithm), lambda: _statistics(found, algorithm, seen)
-    )
     fresh = runner.programs.states[0]
+    variables, (networks, told), stats = _all_faults(
+        lambda: import_weights(torch_networks.split(weights)[0], algorithm),
+        lambda: torch_networks.import_networks(checkpoint, fresh.params),
+        lambda: _statistics(found, algorithm, seen),
+    )
     opt_state, lines = torch_moments.import_moments(checkpoint, weights, algorithm, fresh.opt_state["policy"])
     rate, more = _learning_rate(checkpoint, algorithm, iteration)
-    lines += more + [f"{key}: in the file, not taken over" for key in checkpoint if key not in TAKEN]
+    lines += more + told + [f"{key}: in the file, not taken over" for key in checkpoint if key not in TAKEN]
     if checkpoint.get("infos"):
         lines.append("infos: in the file, not taken over")
     if "iter" not in checkpoint:
@@ -130,7 +132,7 @@ def read_parts(checkpoint: Mapping[str, Any], runner: OnPolicyRunner) -> tuple[d
             f"the file does not say how many samples its statistics have seen: {seen} from iteration and config"
         )
     parts = {
-        "params": {"policy": variables},
+        "params": {"policy": variables, **networks},
         "opt_state": {"policy": opt_state},
         "learning_rate": {"policy": rate},
         "iteration": np.int32(iteration),
@@ -163,7 +165,7 @@ def _statistics(found: Mapping[str, Mapping], algorithm, seen: int) -> dict:
 
 def _learning_rate(checkpoint: Mapping[str, Any], algorithm, iteration: int) -> tuple[np.ndarray, list[str]]:
     """The file's where it adapts to the KL, else the config's at that iteration."""
-    own = np.asarray(algorithm.learning_rate(jnp.int32(iteration)))
+    own = np.asarray(algorithm.learning_rates(jnp.int32(iteration))["policy"])
     rate = (torch_moments.group_of(checkpoint) or {}).get("lr")
     if not isinstance(rate, float | int | np.ndarray) or np.size(rate) != 1 or not 0 < rate < np.inf:
         return own, []

@@ -6,12 +6,13 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from flax.traverse_util import unflatten_dict
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.flatten_util import ravel_pytree
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.interop import torch_names
-from strl_jax.interop.torch_weights import LOG_STD, STD, locate, parameter_shapes
+from strl_jax.algorithms.style import DISCRIMINATOR
+from strl_jax.interop import torch_names, torch_networks
+from strl_jax.interop.torch_weights import LOG_STD, STD, locate
 
 # the optimisers whose torch state is step, exp_avg and exp_avg_sq
 WITH_MOMENTS = ("Adam", "AdamW", "NAdam", "RAdam")
@@ -24,7 +25,8 @@ def import_moments(
 ) -> tuple[Any, list[str]]:
     """The optimiser state with the file's moments and step, and lines on what it does not take over.
 
-    torch numbers the parameters in the order of ``weights``, without buffers. Where
+    torch numbers the parameters in the order of ``weights``, without buffers. Those of a
+    discriminator are among them; they are taken where the policy's optimiser moves it too. Where
     the file has ``std`` and the policy log(std), or the other way round, the moments
     follow by the chain rule: d/dlog(std) = std d/dstd, so the first moment is
     multiplied by std and the second by its square. That is exact while std stands
@@ -33,7 +35,7 @@ def import_moments(
 
     Args:
         checkpoint: with or without ``optimizer_state_dict``.
-        weights: the model's state dict without statistics; it fits the policy.
+        weights: the model's state dict without statistics; it fits policy and discriminator.
         opt_state: a fresh state, or its shapes; comes back as it is where nothing fits.
     """
     state, wanted = checkpoint.get("optimizer_state_dict"), algorithm.config.optimizer_class_name
@@ -45,6 +47,9 @@ def import_moments(
         return opt_state, [f"optimizer: {found} in the file, {wanted} in the config: moments start at 0"]
     if wanted not in WITH_MOMENTS:
         return opt_state, [f"optimizer: the state of {wanted} is not taken over: moments start at 0"]
+    together, judged = DISCRIMINATOR in algorithm.members.get("policy", ()), bool(torch_networks.split(weights)[1])
+    if together and not judged:
+        return opt_state, ["optimizer: the file has no discriminator, which shares the policy's: moments start at 0"]
     names = [name for name in weights if not name.endswith(BUFFERS)]
     entries, fault = _entries(state, names, weights)
     if fault:
@@ -60,8 +65,10 @@ def import_moments(
     steps = [int(entry["step"]) for entry in entries.values()]
     if min(steps) != max(steps):
         lines.append(f"optimizer: steps from {min(steps)} to {max(steps)} in the file; goes on with {max(steps)}")
+    if judged and not together:
+        lines.append("optimizer: the discriminator has one of its own here: its moments start at 0")
     places, mean, square = _moments(entries, weights, algorithm)
-    if (places.get("std"), places.get("log_std")) in ((LOG_STD, None), (None, STD)):
+    if (places.get("std"), places.get("log_std")) in ((("policy", *LOG_STD), None), (None, ("policy", *STD))):
         lines.append("std and log(std): the moments follow by the chain rule")
     adam = optax.ScaleByAdamState(np.asarray(max(steps), np.int32), mean, square)
     return jax.tree.map(lambda part: adam if _is_adam(part) else part, opt_state, is_leaf=_is_adam), lines
@@ -113,17 +120,28 @@ def _entries(state: Mapping, names: list[str], weights: Mapping) -> tuple[dict[s
 
 
 def _moments(entries: Mapping, weights: Mapping, algorithm: Algorithm) -> tuple[dict, np.ndarray, np.ndarray]:
-    """Where each parameter lies, and both moments in the order of the flat vector."""
-    policy, shapes = parameter_shapes(algorithm)
-    places, flat = locate(weights, policy), []
+    """Where each parameter lies, group first, and both moments in the order of the optimiser's flat vector."""
+    places, flat = _places(weights, algorithm), []
+    drawn = algorithm.trained(jax.eval_shape(algorithm.init, jax.random.key(0)).params, "policy")
+    shapes = flatten_dict({group: variables["params"] for group, variables in drawn.items()})
     for key, power in (("exp_avg", 1), ("exp_avg_sq", 2)):
         values = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in shapes.items()}
         for name, entry in entries.items():
             path = places[name]
-            scale = _slope(name, path, weights[name]) ** power
-            values[path] = torch_names.transposed(path, np.asarray(entry[key] * scale, shapes[path].dtype))
-        flat.append(np.asarray(ravel_pytree({"params": unflatten_dict(values)})[0]))
+            if path in values:  # a discriminator may have an optimiser of its own
+                scale = _slope(name, path[1:], weights[name]) ** power
+                values[path] = torch_names.transposed(path, np.asarray(entry[key] * scale, shapes[path].dtype))
+        groups = {group: {"params": params} for group, params in unflatten_dict(values).items()}
+        flat.append(np.asarray(ravel_pytree(groups)[0]))
     return places, *flat
+
+
+def _places(weights: Mapping, algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
+    """Torch name -> parameter group, and the path in it."""
+    own, judge = torch_networks.split(weights)
+    found = {name: ("policy", *path) for name, path in locate(own, algorithm.policy).items() if path is not None}
+    inner = torch_names.discriminator_paths(judge).items()
+    return found | {torch_networks.PREFIX + name: (DISCRIMINATOR, *path) for name, path in inner if path is not None}
 
 
 def _slope(name: str, path: tuple[str, ...], value: np.ndarray) -> np.ndarray | float:

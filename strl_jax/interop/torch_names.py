@@ -23,18 +23,27 @@ MEMORIES = {
 # inside a network: a path before the number of a layer in its Sequential
 PARTS = {"": (), "model.": (), "conv.": (), "conv.conv.": ("conv",), "head.model.": ("head",)}
 UNUSED = "num_batches_tracked"
+LAST = "amp_linear"  # last layer of a discriminator
 
 
 def discriminator_to_flax(weights: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
     """``trunk.2i`` and ``amp_linear`` of an ``AMPDiscriminator`` by the path of the parameter that each one is here."""
-    trunk = sorted({int(name.split(".")[1]) for name in weights if name.startswith("trunk.")})
-    found = {}
-    for name, value in weights.items():
-        parts = name.split(".")
-        layer = trunk.index(int(parts[1])) if parts[0] == "trunk" else len(trunk)
-        is_weight = parts[-1] == "weight"
-        found["trunk", f"layer_{layer}", "kernel" if is_weight else "bias"] = value.T if is_weight else value
-    return found
+    places = discriminator_paths(weights)
+    return {path: transposed(path, weights[name]) for name, path in places.items() if path is not None}
+
+
+def discriminator_paths(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...] | None]:
+    """Torch name -> path below ``params``, None if it means nothing here."""
+    places = {name: sequential_path("trunk", name, weights) for name in weights}
+    hidden = len({place[0] for place in places.values() if place})  # the last layer stands outside the trunk
+    places |= {f"{LAST}.weight": (f"layer_{hidden}", "kernel"), f"{LAST}.bias": (f"layer_{hidden}", "bias")}
+    return {name: None if places[name] is None else ("trunk", *places[name]) for name in weights}
+
+
+def sequential_path(prefix: str, name: str, weights: Mapping[str, np.ndarray]) -> tuple[str, str] | None:
+    """Layer and parameter of ``PREFIX.NUMBER.weight`` or ``.bias`` in a ``Sequential``; None if it is none."""
+    match = re.fullmatch(rf"({re.escape(prefix)}\.)(\d+)\.(weight|bias)", name)
+    return None if match is None else _layer(match[1], int(match[2]), match[3], weights)
 
 
 def to_flax(weights: Mapping[str, np.ndarray]) -> tuple[dict[tuple[str, ...], np.ndarray], list[str]]:

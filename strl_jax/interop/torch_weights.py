@@ -35,11 +35,22 @@ def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Pol
     """
     policy, shapes = parameter_shapes(target)
     places = locate(state_dict, policy)
-    lines = _faults(state_dict, places, shapes)
+    lines = faults(state_dict, places, shapes)
     if lines:
         raise TorchFileError("\n".join(lines))
+    return {"params": arrange(state_dict, places, shapes)}
+
+
+def arrange(state_dict: Mapping[str, np.ndarray], places: Mapping[str, Path], shapes: Mapping) -> dict:
+    """The arrays as nested dicts; ``faults`` must have found none.
+
+    Args:
+        state_dict: torch name -> array.
+        places: torch name -> path.
+        shapes: path -> shape and dtype.
+    """
     found = {path: _value(name, path, state_dict[name]) for name, path in places.items()}
-    return {"params": unflatten_dict({path: np.asarray(found[path], leaf.dtype) for path, leaf in shapes.items()})}
+    return unflatten_dict({path: np.asarray(found[path], leaf.dtype) for path, leaf in shapes.items()})
 
 
 def parameter_shapes(target: Algorithm | Policy) -> tuple[Policy, dict[Path, jax.ShapeDtypeStruct]]:
@@ -74,7 +85,10 @@ def _value(name: str, path: Path, value: np.ndarray) -> np.ndarray:
     return torch_names.transposed(path, value)
 
 
-def _faults(state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapping) -> list[str]:
+def faults(
+    state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapping, owner: str = "the policy"
+) -> list[str]:
+    """A line for everything that keeps the arrays from being the parameters of ``owner``; see ``arrange``."""
     lines, taken = [], {}
     for name, path in places.items():
         value = state_dict[name]
@@ -85,7 +99,7 @@ def _faults(state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapp
         if path in taken:
             lines.append(f"{name}: the same parameter as {taken[path]}")
         elif value.shape != wanted:
-            lines.append(f"{name}: {_show(value.shape)} in the file, {_show(wanted)} in the policy")
+            lines.append(f"{name}: {_show(value.shape)} in the file, {_show(wanted)} in {owner}")
         elif not np.isfinite(value).all():
             lines.append(f"{name}: not finite in the file")
         elif name == "std" and not (value > 0).all():
@@ -94,7 +108,7 @@ def _faults(state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapp
     for path, leaf in shapes.items():
         if path not in taken:
             shape = torch_names.torch_shape(path, leaf.shape)
-            lines.append(f"{'/'.join(path)}: in the policy only, {_show(shape)}")
+            lines.append(f"{'/'.join(path)}: in {owner} only, {_show(shape)}")
     return lines
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from strl_jax.config import from_dict
 from strl_jax.config_policies import EstimatorFields, has
-from strl_jax.interop import torch_statistics, torch_weights
+from strl_jax.interop import torch_networks, torch_statistics, torch_weights
 from strl_jax.interop.torch_file import TorchFileError, load_torch
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -38,7 +38,7 @@ def load(
     if not has(policy, EstimatorFields) and getattr(policy, "critic_encoder_component_names", None) is None:
         critic = Segments(("critic",), ((_critic_size(weights),),))
     module = make_policy(config, action_size, {"actor": groups["actor"], "critic": critic})
-    variables = torch_weights.import_weights(weights, module)
+    variables = torch_weights.import_weights(torch_networks.split(weights)[0], module)  # nobody is judged here
     moments = torch_statistics.import_statistics(statistics, {"actor": groups["actor"]}, 1.0) if statistics else {}
     return module, variables, moments.get("actor", {}), config.algorithm.normalization_eps
 
