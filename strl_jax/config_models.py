@@ -11,11 +11,12 @@ from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
 from strl_jax.config_base import Count, Names, Section, Text
-from strl_jax.config_errors import ConfigError, hint, not_one_of
+from strl_jax.config_errors import ConfigError, hint, not_one_of, show
 from strl_jax.config_policies import FIELDS, MemoryFields, PolicyConfig, has, policy_config
 
 LOGGERS = ("tensorboard", "wandb", "none")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+STORABLE = "it must hold nothing but numbers, strings, bools, null, lists and mappings of names to these"
 
 
 def _known_logger(name: str) -> str:
@@ -26,7 +27,7 @@ def _known_logger(name: str) -> str:
 
 def _storable(value: Any) -> Any:
     if not _is_storable(value):
-        raise ValueError("it must hold nothing but numbers, strings, bools, null, lists and mappings of names to these")
+        raise ValueError(STORABLE)
     return value
 
 
@@ -171,6 +172,13 @@ class Config(Section):
     def update_steps(self) -> int:
         """Steps of every environment that an update learns from."""
         return int(getattr(self.algorithm, "buffer_dilation_ratio", 1.0) * self.runner.num_steps_per_env)
+
+    @model_validator(mode="after")
+    def _teacher_can_be_stored(self):
+        section = getattr(self.algorithm, "teacher_policy", {})
+        if not _is_storable(section):
+            raise ValueError(f"algorithm.teacher_policy: {show(section)} is not allowed; {STORABLE}")
+        return self
 
     @model_validator(mode="after")
     def _minibatches_fit(self):

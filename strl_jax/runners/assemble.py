@@ -19,7 +19,7 @@ from strl_jax.config_policies import MutexFields, has
 from strl_jax.envs.base import Env, carried
 from strl_jax.registry import make_acting, make_group
 from strl_jax.runners.sub_policies import make_mutex
-from strl_jax.runners.teachers import load_teacher
+from strl_jax.runners.teachers import load_teacher, trained_at
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def assemble(config: Config, env: Env) -> Assembled:
     try:
         if isinstance(settings, tppo.TeacherFields):
             teacher, data["teacher"] = load_teacher(config, env)
-            paths["teacher"] = settings.teacher_policy.get("teacher_ac_path")
+            paths["teacher"] = trained_at(settings)
             algorithm = tppo.add(algorithm, settings, teacher)
         if isinstance(settings, appo.AmpFields) and has(config.policy, DiscriminatorFields):
             found, expert = _amp_input(config, env)
@@ -59,6 +59,8 @@ def assemble(config: Config, env: Env) -> Assembled:
         if settings.rnd_cfg is not None:
             group = make_group(config, env, "rnd", algorithm.groups["actor"].names)
             algorithm = rnd.add(algorithm, settings.rnd_cfg, group)
+    except ConfigError:  # a ValueError too, but its lines name their keys
+        raise
     except ValueError as error:
         raise ConfigError(f"algorithm: {error}") from None
     references = {name: {"path": str(paths[name]), "sha256": _digest(tree)} for name, tree in data.items()}

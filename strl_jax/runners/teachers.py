@@ -1,13 +1,13 @@
 """Teachers: the policy of a run of this library, of a torch file, or one that selects among trained sub-policies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from strl_jax.algorithms.tppo import Teacher
+from strl_jax.algorithms.tppo import Teacher, TeacherFields
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
-from strl_jax.config_errors import show
-from strl_jax.config_policies import FIELDS, MutexFields
+from strl_jax.config_errors import hint, not_one_of, show
+from strl_jax.config_policies import FIELDS, MutexFields, policy_config
 from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.observations import Segments
 from strl_jax.registry import make_group, make_groups
@@ -18,7 +18,9 @@ from strl_jax.runners.transfer import read_policy
 
 KEY = "algorithm.teacher_policy"
 PATH = "teacher_ac_path"
-GIVEN = ("num_actor_obs", "num_critic_obs", "num_actions")  # torch's constructor wants them; here they are known
+GROUP = "env.groups.teacher"
+# Torch's constructor wants them; here the sizes are known, and nobody judges a teacher.
+NEEDLESS = ("num_actor_obs", "num_critic_obs", "num_actions", "amp_discriminator")
 
 
 def load_teacher(config: Config, env) -> tuple[Teacher, dict[str, Any]]:
@@ -34,31 +36,70 @@ def load_teacher(config: Config, env) -> tuple[Teacher, dict[str, Any]]:
         ConfigError: nothing there, or it does not fit the environment; one line for each fault.
     """
     section = dict(config.algorithm.teacher_policy)
-    name = section.pop("class_name", config.algorithm.teacher_policy_class_name)
-    path = section.pop(PATH, None)
-    if any(issubclass(fields, MutexFields) for fields in FIELDS.get(name, ())):
-        return _mutex(config, env, {**section, "class_name": name})
+    name, path = _class_name(config.algorithm, section), section.pop(PATH, None)
+    section = {key: value for key, value in section.items() if key not in NEEDLESS} | {"class_name": name}
+    if any(issubclass(fields, MutexFields) for fields in FIELDS[name]):
+        return _translated(lambda: _mutex(config, env, section), KEY)
     if not isinstance(path, str) or not path:
         found = "missing" if path is None else show(path)
         raise ConfigError(f"{KEY}.{PATH}: {found}; it must be the run folder or the torch file of a trained policy")
     if not Path(path).exists():
-        raise ConfigError(f"{KEY}.{PATH}: {path}: no such file or folder")
+        where = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
+        raise ConfigError(f"{KEY}.{PATH}: {path}: no such file or folder{where}")
+    load = _torch if Path(path).is_file() else _own
+    return _translated(lambda: load(config, env, Path(path), section), f"{KEY}.{PATH}: {path}", Path(path))
+
+
+def trained_at(settings: TeacherFields) -> str:
+    """Where a teacher is from: a run folder, a torch file, or the folders of its sub-policies."""
+    folders = settings.teacher_policy.get("sub_policy_paths")
+    return ", ".join(folders) if folders else settings.teacher_policy[PATH]
+
+
+def _class_name(settings: TeacherFields, section: dict) -> str:
+    """The class that a section names, and takes out of it; every other key must be one of that class's."""
+    key = f"{KEY}.class_name" if "class_name" in section else "algorithm.teacher_policy_class_name"
+    name = section.pop("class_name", settings.teacher_policy_class_name)
+    if not isinstance(name, str) or name not in FIELDS:
+        raise ConfigError(f"{key}: {not_one_of(name, tuple(FIELDS))}")
+    known = (PATH, *NEEDLESS, *policy_config(name).model_fields)
+    wrong = [key for key in section if key not in known]
+    if wrong:
+        listed = f"; known are {', '.join(known)}"
+        raise ConfigError(*(f"{KEY}.{key}: unknown key of {name}{hint(key, known) or listed}" for key in wrong))
+    return name
+
+
+def _translated(load: Callable[[], tuple[Teacher, dict]], place: str, path: Path = Path()) -> tuple[Teacher, dict]:
+    """What ``load`` gives; of a fault, a line about a config of the teacher's own gets the key that it has here.
+
+    Args:
+        place: what stands before every other line.
+        path: what need not stand in it again.
+    """
     try:
-        if Path(path).is_dir():
-            return _own(config, env, Path(path))
-        keywords = {key: value for key, value in section.items() if key not in GIVEN}
-        return _torch(config, env, Path(path), {**keywords, "class_name": name})
+        return load()
     except (ConfigError, CheckpointError, TorchFileError) as error:
-        lines = [line.removeprefix(f"{Path(path).absolute()}: ") for line in str(error).split("\n")]
-        raise ConfigError(*(f"{KEY}.{PATH}: {path}: {line}" for line in lines)) from None
+        lines = []
+        for line in str(error).split("\n"):
+            text = line.removeprefix(f"{path.absolute()}: ").removeprefix(f"{path}: ")
+            if text.startswith(("policy.", "policy:")):
+                text = KEY + text.removeprefix("policy")
+            elif not text.startswith(GROUP):
+                text = f"{place}: {text}"
+            lines.append(text)
+        raise ConfigError(*lines) from None
 
 
-def _own(config: Config, env, path: Path) -> tuple[Teacher, dict]:
+def _own(config: Config, env, path: Path, section: Mapping) -> tuple[Teacher, dict]:
     """The best policy of a run of this library, its last where it has kept no best one."""
+    del section  # the run knows its class and its keywords
     checkpointer = Checkpointer(path)
     kind = "last" if checkpointer.latest("best") is None else "best"
     checkpointer.close()
     source, variables, stats, _ = read_policy(path, kind)
+    if source.policy.action_size != env.action_size:
+        raise ConfigError(f"it has {source.policy.action_size} actions, the environment {env.action_size}")
     seen = source.groups["actor"]
     missing = [name for name in seen.names if name not in env.observation_shapes]
     if missing and config.env.groups.teacher is None:

@@ -31,7 +31,11 @@ def load(
         TorchFileError: it cannot be read, or does not fit.
         ConfigError: wrong keywords.
     """
-    weights, statistics = torch_statistics.split(load_torch(path))
+    checkpoint = load_torch(path)
+    if not isinstance(checkpoint.get("model_state_dict"), Mapping):
+        raise TorchFileError("the file has no model_state_dict")
+    weights, statistics = torch_statistics.split(checkpoint)
+    _check_actions(weights, action_size)
     config, _ = from_dict({"env": {"name": "torch:file"}, "policy": dict(section), "compat": {"linear_std": True}})
     # Stages name the critic's components; without them only their size matters, and the run may have had others.
     policy, critic = config.policy, groups["critic"]
@@ -43,9 +47,15 @@ def load(
     return module, variables, moments.get("actor", {}), config.algorithm.normalization_eps
 
 
+def _check_actions(weights: Mapping[str, np.ndarray], action_size: int) -> None:
+    found = np.size(weights.get("std", weights.get("log_std", np.ones(action_size))))
+    if found != action_size:
+        raise TorchFileError(f"it has {found} actions, the environment {action_size}")
+
+
 def _critic_size(weights: Mapping[str, np.ndarray]) -> int:
     """How much the critic of a torch file sees."""
     for name in ("memory_c.rnn.weight_ih_l0", "critic.0.weight"):
-        if name in weights:
+        if np.ndim(weights.get(name)) == 2:
             return weights[name].shape[1]
     raise TorchFileError("there is no critic.0.weight in model_state_dict")
