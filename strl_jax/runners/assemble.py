@@ -144,7 +144,8 @@ def _read_expert(path: Path) -> np.ndarray:
     if not isinstance(found, np.ndarray) or found.ndim != 2 or not found.size or found.dtype.kind not in "fiu":
         what = f"{found.dtype} {list(found.shape)}" if isinstance(found, np.ndarray) else "an archive"
         raise ConfigError(f"{key}: {path}: it holds {what}; it must hold numbers [N, amp_obs_dim]")
-    found = found.astype(np.float32)
+    with np.errstate(over="ignore"):  # told below
+        found = found.astype(np.float32)
     if not np.isfinite(found).all():
         raise ConfigError(f"{key}: {path}: not all numbers in it are finite")
     return found

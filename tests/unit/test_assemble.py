@@ -1,0 +1,382 @@
+"""Algorithms from their configs: what is made of each, and one line with exit code 2 for what does not fit."""
+
+import re
+
+import numpy as np
+import pytest
+import yaml
+from commands import Walk, cached_in, settings, write
+from torch_writer import save
+
+from strl_jax import registry, train
+from strl_jax.config import ConfigError, from_dict
+from strl_jax.envs import probe
+from strl_jax.runners.assemble import assemble, changed_data
+
+AMP = {"class_name": "AmpActorCritic", "amp_discriminator": {"hidden_dims": [3]}}
+MEMORY = {"class_name": "ActorCriticRecurrent", "rnn_type": "gru", "rnn_hidden_size": 3}
+ENCODER = {
+    "class_name": "EncoderActorCritic",
+    "encoder_component_names": ["goal"],
+    "encoder_kwargs": {"hidden_sizes": [3]},
+    "encoder_output_size": 2,
+}
+TORCH = {"actor_hidden_dims": [], "critic_hidden_dims": []}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Experts' states and teachers by their names."""
+    folder = tmp_path_factory.mktemp("files")
+    arrays = {
+        "pairs": np.zeros((5, 2)),
+        "integers": np.arange(10).reshape(5, 2),
+        "line": np.zeros(5),
+        "empty": np.zeros((0, 2)),
+        "nan": np.full((5, 2), np.nan),
+        "large": np.full((5, 2), 1e39),
+        "wide": np.zeros((5, 7)),
+        "words": np.array([["a", "b"]]),
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    np.save(folder / "objects.npy", np.array([[None]]), allow_pickle=True)
+    np.savez(folder / "archive.npz", pairs=np.zeros((5, 2)))
+    (folder / "text.npy").write_text("0 0")
+    (folder / "short.npy").write_bytes((folder / "pairs.npy").read_bytes()[:-8])
+    (folder / "folder.npy").mkdir()
+    save(folder / "teacher.pt", {"model_state_dict": teacher_weights(3), "iter": 0})
+    save(folder / "encoder.pt", {"model_state_dict": teacher_weights(3, 2), "iter": 0})
+    return folder
+
+
+def teacher_weights(seen: int, latent: int | None = None) -> dict:
+    """A linear policy for ``commands.Walk``; with a latent, its two goals come as one of that size."""
+    size = seen if latent is None else seen - 2 + latent
+    shapes = {"std": (1,), "actor.0.weight": (1, size), "actor.0.bias": (1,)}
+    shapes |= {"critic.0.weight": (1, 3), "critic.0.bias": (1,)}
+    if latent is not None:
+        shapes |= {"encoders.0.model.0.weight": (3, 2), "encoders.0.model.0.bias": (3,)}
+        shapes |= {"encoders.0.model.2.weight": (latent, 3), "encoders.0.model.2.bias": (latent,)}
+    return {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+
+
+def make(files, name="PPO", policy=None, env=None, groups=None, runner=None, compat=None, **algorithm) -> dict:
+    """A config; HERE in a string stands for the folder of the files."""
+    values = settings(files / "logs", **(runner or {}))
+    values["env"] |= (env or {}) | ({} if groups is None else {"groups": groups})
+    values["policy"] |= policy or {}
+    values["algorithm"] |= {"class_name": name, **algorithm}
+    values["compat"] = compat or {}
+    return yaml.safe_load(yaml.safe_dump(values).replace("HERE", str(files)))
+
+
+def amp(files, **changes) -> dict:
+    """APPO for ``commands.Walk``, whose discriminator sees pairs of positions."""
+    given = {"groups": {"amp": ["position"]}, "policy": AMP, "expert_file": "HERE/pairs.npy"} | changes
+    return make(files, "APPO", **given)
+
+
+def style(files, **changes) -> dict:
+    """APPO for a probe that shows policy and expert in its extras, of size 1."""
+    return make(files, "APPO", **{"env": {"name": "probe:style"}, "policy": AMP} | changes)
+
+
+def tppo(files, name="TPPO", teacher=TORCH, **changes) -> dict:
+    """TPPO for ``commands.Walk``."""
+    teacher = {"teacher_ac_path": "HERE/teacher.pt", **teacher}
+    return make(files, name, **{"teacher_policy": teacher, "normalize_rewards": False} | changes)
+
+
+def mapped(files, mapping: dict, latent: int = 2, policy=ENCODER, path="encoder.pt") -> dict:
+    """TPPO with latents; those of the teacher have 2 entries."""
+    teacher = TORCH | ENCODER | {"teacher_ac_path": f"HERE/{path}"}
+    teacher = teacher if path == "encoder.pt" else TORCH | {"teacher_ac_path": f"HERE/{path}"}
+    student = policy | ({"encoder_output_size": latent} if policy else {})
+    return tppo(files, teacher=teacher, policy=student, distill_latent_obs_component_mapping=mapping)
+
+
+EXPERT = r"algorithm\.expert_file: \S*/files\d*/"
+STATES = "algorithm: amp_obs_dim is {}, the policy's states have {} numbers and the expert's {}; they must be the same"
+NONE_OF = r"{} is not allowed; it must be one of position, goal"
+FAULTS = {
+    # discriminators
+    "no states of the policy": (
+        lambda files: amp(files, groups={}),
+        r"env\.groups\.amp: null is not allowed here; the environment gives no ref_obs, so .* of position, goal$",
+    ),
+    "no states of the expert": (
+        lambda files: amp(files, expert_file=None),
+        r"algorithm\.expert_file: null is not allowed here; the environment gives no ref_motion, so that a \.npy file",
+    ),
+    "no file": (lambda files: amp(files, expert_file="HERE/none.npy"), EXPERT + r"none\.npy: no such file$"),
+    "a folder": (
+        lambda files: amp(files, expert_file="HERE/folder.npy"),
+        EXPERT + r"folder\.npy: cannot be read as \.npy: ",
+    ),
+    "text": (lambda files: amp(files, expert_file="HERE/text.npy"), EXPERT + r"text\.npy: cannot be read as \.npy: "),
+    "cut off": (
+        lambda files: amp(files, expert_file="HERE/short.npy"),
+        EXPERT + r"short\.npy: cannot be read as \.npy: ",
+    ),
+    "objects": (
+        lambda files: amp(files, expert_file="HERE/objects.npy"),
+        EXPERT + r"objects\.npy: cannot be read as \.npy",
+    ),
+    "archive": (
+        lambda files: amp(files, expert_file="HERE/archive.npz"),
+        EXPERT + r"archive\.npz: it holds an archive; it must hold numbers \[N, amp_obs_dim\]$",
+    ),
+    "one axis": (
+        lambda files: amp(files, expert_file="HERE/line.npy"),
+        EXPERT + r"line\.npy: it holds float64 \[5\]; it must",
+    ),
+    "nothing": (
+        lambda files: amp(files, expert_file="HERE/empty.npy"),
+        EXPERT + r"empty\.npy: it holds float64 \[0, 2\]; it",
+    ),
+    "words": (
+        lambda files: amp(files, expert_file="HERE/words.npy"),
+        EXPERT + r"words\.npy: it holds <U1 \[1, 2\]; it must",
+    ),
+    "nan": (
+        lambda files: amp(files, expert_file="HERE/nan.npy"),
+        EXPERT + r"nan\.npy: not all numbers in it are finite$",
+    ),
+    "beyond float32": (
+        lambda files: amp(files, expert_file="HERE/large.npy"),
+        EXPERT + r"large\.npy: not all numbers in it",
+    ),
+    "too wide": (lambda files: amp(files, expert_file="HERE/wide.npy"), re.escape(STATES.format(None, 2, 7)) + "$"),
+    "amp_obs_dim": (lambda files: amp(files, amp_obs_dim=3), re.escape(STATES.format(3, 2, 2)) + "$"),
+    "amp_obs_dim of extras": (lambda files: style(files, amp_obs_dim=2), re.escape(STATES.format(2, 1, 1)) + "$"),
+    "extras and a file": (
+        lambda files: style(files, expert_file="HERE/pairs.npy"),
+        re.escape(STATES.format(None, 1, 2)) + "$",
+    ),
+    "short memory": (
+        lambda files: amp(files, amp_replay_size=3),
+        r"algorithm\.amp_replay_size: 3 is not allowed; it must be 0, or num_steps_per_env 4 or more$",
+    ),
+    # groups
+    "teacher's group": (
+        lambda files: tppo(files, groups={"teacher": ["goals"]}),
+        r"env\.groups\.teacher: " + NONE_OF.format("'goals'") + "; nearest is goal$",
+    ),
+    "discriminator's group": (
+        lambda files: amp(files, groups={"amp": ["gaol"]}),
+        r"env\.groups\.amp: " + NONE_OF.format("'gaol'") + "; nearest is goal$",
+    ),
+    "rnd's group": (
+        lambda files: make(files, rnd_cfg={}, groups={"rnd": ["x"]}),
+        r"env\.groups\.rnd: " + NONE_OF.format("'x'") + "$",
+    ),
+    "a component twice": (
+        lambda files: amp(files, groups={"amp": ["goal", "goal"]}),
+        r"env\.groups\.amp: .*goal",
+    ),
+    # teachers
+    "bounded target": (
+        lambda files: tppo(files, distill_target="tanh"),
+        r"algorithm: distill_target 'tanh' needs mu_activation: tanh, for means in \[-1, 1\]$",
+    ),
+    "random memories": (
+        lambda files: tppo(files, hidden_state_resample_prob=0.5),
+        "algorithm: hidden_state_resample_prob needs a policy with a memory$",
+    ),
+    "latent of nothing": (
+        lambda files: mapped(files, {"goal": "goal"}, policy={}),
+        "algorithm: distill_latent_obs_component_mapping: the student has no encoder of 'goal'; it encodes nothing$",
+    ),
+    "latent of another component": (
+        lambda files: mapped(files, {"position": "goal"}),
+        "algorithm: .*_mapping: the student has no encoder of 'position'; it encodes goal$",
+    ),
+    "latent that the teacher lacks": (
+        lambda files: mapped(files, {"goal": "goal"}, path="teacher.pt"),
+        "algorithm: .*_mapping: the teacher has no encoder of 'goal'; it encodes nothing$",
+    ),
+    "latent of another size": (
+        lambda files: mapped(files, {"goal": "goal"}, latent=5),
+        "algorithm: .*_mapping: the latent of goal has 5 entries, that of the teacher's goal 2$",
+    ),
+    # learning rates
+    "unknown scheduler": (
+        lambda files: tppo(files, schedule="fixed", lr_scheduler_class_name="StepLr"),
+        "algorithm: .*unknown lr_scheduler 'StepLr'; known: StepLR, ",
+    ),
+    "scheduler's argument": (
+        lambda files: tppo(files, schedule="fixed", lr_scheduler_class_name="StepLR", lr_scheduler={"size": 1}),
+        "algorithm: .*lr_scheduler StepLR: unknown argument 'size'; it takes step_size, gamma$",
+    ),
+    "arguments alone": (
+        lambda files: tppo(files, schedule="fixed", lr_scheduler={"step_size": 1}),
+        "algorithm: .*lr_scheduler has arguments, but lr_scheduler_class_name is null$",
+    ),
+    "two learning rates": (
+        lambda files: tppo(files, lr_scheduler_class_name="StepLR", lr_scheduler={"step_size": 1}),
+        "algorithm: .*lr_scheduler_class_name needs schedule: fixed; both would set the learning rate$",
+    ),
+    # minibatches of a queue
+    # int(1.5 x 4) = 6 steps of 4 environments are 24 samples; one of 4 devices has 6 of them
+    "minibatches of a queue": (
+        lambda files: tppo(files, buffer_dilation_ratio=1.5, num_mini_batches=5),
+        r"algorithm\.num_mini_batches: 5 does not divide the 24 samples of an iteration \(num_steps_per_env x "
+        r"buffer_dilation_ratio 6 x num_envs 4\); up to 64 these do: 1, 2, 3, 4, 6, 8, 12, 24$",
+    ),
+    "minibatches of a device's queue": (
+        lambda files: tppo(files, buffer_dilation_ratio=1.5, num_mini_batches=4),
+        r"algorithm\.num_mini_batches: num_mini_batches 4 does not divide the 6 samples of a shard; up to 64 these do: "
+        "1, 2, 3, 6$",
+    ),
+    "more minibatches than a queue": (
+        lambda files: tppo(files, buffer_dilation_ratio=1.5, num_mini_batches=25),
+        r"algorithm\.num_mini_batches: 25 is more than the 24 samples of an iteration",
+    ),
+    "minibatches of whole environments": (
+        lambda files: tppo(files, policy=MEMORY, buffer_dilation_ratio=2, num_mini_batches=3),
+        r"algorithm\.num_mini_batches: 3 does not divide num_envs 4, which a memory needs whole; up to 64 these do: "
+        "1, 2, 4$",
+    ),
+    "no dilation": (
+        lambda files: tppo(files, buffer_dilation_ratio=0.5),
+        r"algorithm\.buffer_dilation_ratio: 0\.5 is not allowed; it must be >= 1$",
+    ),
+    # policies that an algorithm does not train
+    "PPO and a discriminator": (
+        lambda files: make(files, "PPO", policy=AMP),
+        r"runner\.algorithm_class_name: PPO is not allowed with the policy class AmpActorCritic, whose "
+        "discriminator it does not train; APPO and ATPPO train one$",
+    ),
+    "TPPO and a discriminator": (
+        lambda files: tppo(files, policy=AMP),
+        r"runner\.algorithm_class_name: TPPO is not allowed with the policy class AmpActorCritic, whose discriminator",
+    ),
+    "APPO without a discriminator": (
+        lambda files: make(files, "APPO", groups={"amp": ["position"]}, expert_file="HERE/pairs.npy"),
+        r"runner\.algorithm_class_name: APPO is not allowed with the policy class ActorCritic, which has no "
+        "discriminator; APPO and ATPPO train one$",
+    ),
+    "ATPPO without a discriminator": (
+        lambda files: tppo(files, "ATPPO"),
+        r"runner\.algorithm_class_name: ATPPO is not allowed with the policy class ActorCritic, which has no discr",
+    ),
+    "EstimatorTPPO without an estimator": (
+        lambda files: tppo(files, "EstimatorTPPO"),
+        r"runner\.algorithm_class_name: EstimatorTPPO is not allowed with the policy class ActorCritic, which has no "
+        "estimator; EstimatorPPO and EstimatorTPPO train one$",
+    ),
+    # random network distillation
+    "rnd's keys": (
+        lambda files: make(files, rnd_cfg={"wieght": 1}),
+        r"algorithm\.rnd_cfg\.wieght: unknown key; nearest is weight$",
+    ),
+    "rnd's activation": (
+        lambda files: make(files, rnd_cfg={"activation": "ellu"}),
+        r"algorithm\.rnd_cfg\.activation: .*ellu",
+    ),
+    "rnd's widths": (
+        lambda files: make(files, rnd_cfg={"target_hidden_dims": [0]}),
+        r"algorithm\.rnd_cfg\.target_hidden_dims: \[0\] is not allowed; a hidden layer of size 0; give sizes",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_one_line(fault, files, tmp_path, capsys):
+    values, expected = FAULTS[fault]
+    config = write(tmp_path / "config.yaml", values(files))
+    with cached_in(tmp_path / "cache"):
+        code = train.main(["--config", str(config), f"runner.log_root={tmp_path}/logs"])
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert (code, captured.out) == (2, "")
+    assert len(lines) == 1, lines
+    assert re.match(f"error: {expected}", lines[0]), lines[0]
+    assert not (tmp_path / "logs").exists()
+
+
+def built(values: dict, env=None):
+    return assemble(from_dict(values)[0], Walk() if env is None else env)
+
+
+def hook(made, name: str):
+    return next(hook for hook in made.algorithm.reward_hooks if hook.name == name)
+
+
+def test_a_discriminator_of_the_environments_own_states(files):
+    made = built(style(files), probe.make("style"))
+    assert (made.data, made.references) == ({}, {})
+    assert hook(made, "style").components == ()
+    assert built(style(files, amp_obs_dim=1), probe.make("style")).algorithm.optimizers.keys() == {
+        "policy",
+        "discriminator",
+    }
+
+
+def test_a_discriminator_of_components_and_a_file(files):
+    for name, dtype in (("pairs", "float32"), ("integers", "float32")):
+        made = built(amp(files, expert_file=f"HERE/{name}.npy", amp_replay_size=4))
+        assert hook(made, "style").components == ("position",)
+        assert (made.data["expert"].shape, made.data["expert"].dtype) == ((5, 2), dtype)
+        assert made.references["expert"]["path"] == f"{files}/{name}.npy"
+
+
+def test_components_of_random_network_distillation(files):
+    groups = {"actor": ["goal"]}
+    assert hook(built(make(files, rnd_cfg={}, groups=groups)), "rnd").components == ("goal",)
+    own = groups | {"rnd": ["position", "goal"]}
+    assert hook(built(make(files, rnd_cfg={}, groups=own)), "rnd").components == ("position", "goal")
+    assert built(make(files)).algorithm.reward_hooks == ()
+
+
+def test_everything_at_once(files):
+    values = tppo(
+        files,
+        "ATPPO",
+        policy=AMP,
+        groups={"amp": ["position"]},
+        expert_file="HERE/pairs.npy",
+        rnd_cfg={},
+        schedule="fixed",
+        lr_scheduler_class_name="StepLR",
+        lr_scheduler={"step_size": 2, "gamma": 0.5},
+        buffer_dilation_ratio=1.5,
+        num_mini_batches=3,
+    )
+    made = built(values)
+    registry.check_trains(from_dict(values)[0], made.algorithm.policy)
+    assert made.algorithm.optimizers.keys() == {"policy", "discriminator", "rnd"}
+    assert [hook.name for hook in made.algorithm.reward_hooks] == ["style", "rnd"]
+    assert made.algorithm.act_hook.name == "teacher"
+    assert made.data.keys() == made.references.keys() == {"teacher", "expert"}
+    # 1e-3 is halved after 2 iterations
+    assert [float(made.algorithm.rates["policy"](i)) for i in (1, 2)] == pytest.approx([1e-3, 5e-4])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 6])
+def test_minibatches_of_a_queue(parts, files):
+    """4 devices have int(1.5 x 4) x 1 = 6 samples each."""
+    config, _ = from_dict(tppo(files, buffer_dilation_ratio=1.5, num_mini_batches=parts))
+    assert config.update_steps == 6
+    registry.check_shards(config, 4)
+
+
+def test_minibatches_of_a_queue_of_two_devices(files):
+    """Each has int(1.25 x 4) x 2 = 10 samples: 4 minibatches fit the 20 of all, not those of one."""
+    config, _ = from_dict(tppo(files, buffer_dilation_ratio=1.25, num_mini_batches=4))
+    registry_line = "algorithm.num_mini_batches: num_mini_batches 4 does not divide the 10 samples of a shard; "
+    with pytest.raises(ConfigError, match=re.escape(registry_line)):
+        registry.check_shards(config, 2)
+    registry.check_shards(config, 1)
+
+
+def test_data_that_changed(files, tmp_path):
+    np.save(tmp_path / "expert.npy", np.zeros((5, 2)))
+    path = str(tmp_path / "expert.npy")
+    before = built(amp(files, expert_file=path)).references
+    assert changed_data(before, built(amp(files, expert_file=path)).references) == []
+    np.save(tmp_path / "expert.npy", np.ones((5, 2)))
+    now = built(amp(files, expert_file=path)).references
+    assert changed_data(before, now) == [f"expert: {path} holds other numbers than when the run was saved"]
+    assert changed_data({}, now) == changed_data(before, {}) == []
