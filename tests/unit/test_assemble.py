@@ -1,17 +1,25 @@
-"""Algorithms from their configs: what is made of each, and one line with exit code 2 for what does not fit."""
+"""Algorithms from their configs: what is made of each, a line for what does not fit, and their runs as sources."""
 
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
-from commands import Walk, cached_in, settings, write
+from commands import Walk, cached_in, same, settings, write
+from tiny import normal
 from torch_writer import save
 
 from strl_jax import registry, train
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.envs import probe
+from strl_jax.interop import export
+from strl_jax.runners import run_dir
 from strl_jax.runners.assemble import assemble, changed_data
+from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.sharding import make_mesh
 
 AMP = {"class_name": "AmpActorCritic", "amp_discriminator": {"hidden_dims": [3]}}
 MEMORY = {"class_name": "ActorCriticRecurrent", "rnn_type": "gru", "rnn_hidden_size": 3}
@@ -380,3 +388,109 @@ def test_data_that_changed(files, tmp_path):
     now = built(amp(files, expert_file=path)).references
     assert changed_data(before, now) == [f"expert: {path} holds other numbers than when the run was saved"]
     assert changed_data({}, now) == changed_data(before, {}) == []
+
+
+# Their runs as sources
+
+ONE = make_mesh(jax.devices()[:1])
+
+
+def everything(files, **changes) -> dict:
+    """ATPPO with random network distillation, all statistics on."""
+    given = {
+        "policy": AMP,
+        "groups": {"amp": ["position"], "actor": ["goal"]},
+        "expert_file": "HERE/pairs.npy",
+        "rnd_cfg": {"state_normalization": True, "predictor_hidden_dims": [3], "target_hidden_dims": [3]},
+        "normalize_rewards": True,
+    }
+    return tppo(files, "ATPPO", **given | changes)
+
+
+def random(tree, seed: int):
+    """Numbers of their own in the place of every float, above 0: they may be variances."""
+    leaves, form = jax.tree.flatten(tree)
+    found = [0.1 + jnp.abs(normal(seed, i, x.shape)) if x.dtype == jnp.float32 else x for i, x in enumerate(leaves)]
+    return jax.tree.unflatten(form, found)
+
+
+@pytest.fixture(scope="module")
+def source(files, tmp_path_factory):
+    """A run of everything at once, with other numbers in ``last`` (seed 1) and in ``best`` (seed 2)."""
+    folder = tmp_path_factory.mktemp("source")
+    with cached_in(folder / "cache"):
+        config, _ = from_dict(everything(files))
+        runner = OnPolicyRunner(None, config, run_dir.create(folder / "run", config), ONE)
+        fresh, runner.rollout_state = runner.fresh_states(False)
+        for seed, kind in ((2, "best"), (1, "last")):
+            runner.train_state = random(fresh, seed)
+            runner.save(kind)
+        runner.checkpointer.wait()
+        yield runner
+        runner.close()
+
+
+@pytest.mark.parametrize("kind", ["last", "best"])
+def test_weights_alone_are_all_networks_and_statistics(kind, source, files):
+    runner = OnPolicyRunner(None, source.config, None, ONE)
+    assert runner.load(source.log_dir, load_optimizer=False, kind=kind) == []
+    saved = random(source.fresh_states(False)[0], {"last": 1, "best": 2}[kind])
+    assert runner.train_state.params.keys() == {"policy", "discriminator", "rnd", "rnd_target"}
+    assert runner.train_state.stats.keys() == {"actor", "critic", "reward", "amp", "rnd_state"}
+    assert same(runner.train_state.params, saved.params)
+    assert same(runner.train_state.stats, saved.stats)
+    assert not same(runner.train_state.opt_state, saved.opt_state)
+    obs = {"goal": normal(0, 0, (3, 1, 2))}
+    if kind == "last":
+        expected = source.get_inference_policy()(obs)
+        np.testing.assert_array_equal(runner.get_inference_policy()(obs), expected)
+        assert np.ptp(expected) > 1e-3
+    runner.close()
+
+
+def test_a_run_without_the_networks_does_not_fit(source, files):
+    runner = OnPolicyRunner(None, from_dict(everything(files, rnd_cfg={"num_outputs": 2}))[0], None, ONE)
+    with pytest.raises(CheckpointError, match=r"does not fit: .*rnd") as caught:
+        runner.load(source.log_dir, load_optimizer=False)
+    assert "\n" not in str(caught.value)
+    runner.close()
+
+
+def test_other_runs_start_from_its_policy(source, files):
+    """Policy and statistics of its observations come over; what judges and what is curious starts anew."""
+    start = {"runner": {"init_from": str(source.log_dir)}}
+    groups = {"actor": ["goal"]}
+    for values in (
+        make(files, groups=groups, **start),
+        everything(files, **start),
+        tppo(files, groups=groups, **start),
+    ):
+        runner = OnPolicyRunner(None, values, None, ONE)
+        runner.check_start()
+        fresh, _ = runner.fresh_states(False)
+        lines = runner.start_states(False)
+        scaled = runner.config.algorithm.normalize_rewards
+        assert lines == ([] if scaled else ["normalize_rewards: True in the checkpoint, False now"])
+        state, saved = runner.train_state, source.train_state
+        assert same(state.params["policy"], saved.params["policy"])
+        for group in ("actor", "critic"):
+            assert same(state.stats[group], saved.stats[group])
+        for group in state.params.keys() - {"policy"}:
+            assert same(state.params[group], fresh.params[group])
+        assert same(state.opt_state, fresh.opt_state)
+        runner.close()
+
+
+def test_it_is_exported(source, tmp_path, capsys):
+    file = tmp_path / "policy.onnx"
+    assert export.main([str(source.log_dir), "--onnx", str(file)]) == 0
+    assert capsys.readouterr().out.startswith(f"{file}: largest difference from the policy ")
+
+
+def test_it_teaches(source, files):
+    """The best policy of a run that had a teacher itself."""
+    made = built(tppo(files, teacher={"teacher_ac_path": str(source.log_dir)}))
+    saved = random(source.fresh_states(False)[0], 2)
+    assert same(made.data["teacher"]["variables"], saved.params["policy"])
+    assert made.data["teacher"]["stats"]["actor"].keys() == {"goal"}
+    assert same(made.data["teacher"]["stats"]["actor"]["goal"], saved.stats["actor"]["goal"])
