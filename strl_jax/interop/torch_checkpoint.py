@@ -79,6 +79,11 @@ def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[
     _check_keys(checkpoint)
     runner = OnPolicyRunner(None, config)
     try:
+        if runner.algorithm.variables is not None:
+            raise ConfigError(
+                f"runner.policy_class_name: {config.runner.policy_class_name} is not allowed; its weights are those "
+                "of the folders in policy.sub_policy_paths"
+            )
         parts, lines = read_parts(checkpoint, runner)
         fresh, runner.rollout_state = runner.fresh_states(config.runner.init_at_random_ep_len)
         runner.train_state = _place(fresh, parts)

@@ -18,6 +18,7 @@ from torch_writer import save
 
 from strl_jax import train
 from strl_jax.config import ConfigError, from_dict, to_yaml
+from strl_jax.interop import torch_checkpoint
 from strl_jax.runners import run_dir
 from strl_jax.runners.assemble import assemble
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -420,6 +421,18 @@ def test_what_sub_policies_do_not_fit(sub_policies, tmp_path):
     assert (
         line(sub_policy_paths=[str(tmp_path)]) == f"{paths}: {tmp_path}: it has neither checkpoints/ nor a model_*.pt"
     )
+
+
+def test_no_torch_file_holds_the_weights_of_sub_policies(sub_policies, tmp_path, capsys):
+    values = student(None, {"actor": ACTOR})
+    values |= {"policy": mutex_section(sub_policies), "algorithm": {}}
+    config, file = write(tmp_path / "config.yaml", values), torch_file(tmp_path)
+    assert torch_checkpoint.main([str(file), "--config", str(config), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: runner.policy_class_name: ActorCriticMutex is not allowed; its weights are those of the folders in "
+        "policy.sub_policy_paths"
+    ]
+    assert not (tmp_path / "out").exists()
 
 
 # With the command

@@ -240,3 +240,24 @@ def test_random_network_distillation_that_does_not_fit(tmp_path):
         "rnd_state_dict.target.0.weight: shape [1, 1] in the file, shape [2, 1] in the config",
         "rnd_state_dict.target.1: in the file only, shape []",
     ]
+
+
+def test_a_learning_rate_of_a_scheduler(tmp_path):
+    """1e-3 is halved after 4 iterations; the file is of the fifth."""
+    values = amp_settings(tmp_path)
+    values["algorithm"] |= {
+        "class_name": "ATPPO",
+        "teacher_policy": {
+            "teacher_ac_path": str(
+                save(tmp_path / "teacher.pt", checkpoint(obs_norm_state_dict=None, critic_obs_norm_state_dict=None))
+            )
+        },
+        "schedule": "fixed",
+        "lr_scheduler_class_name": "StepLR",
+        "lr_scheduler": {"step_size": 4, "gamma": 0.5},
+    }
+    values["algorithm"]["teacher_policy"] |= {"actor_hidden_dims": [4], "critic_hidden_dims": [4]}
+    parts, lines, _ = read(values, amp_checkpoint(lr_scheduler_state_dict={"last_epoch": 5}))
+    assert parts["learning_rate"]["policy"] == np.float32(5e-4)
+    assert "learning rate: 0.0003 in the file; the config's schedule goes on with 0.0005" in lines
+    assert "lr_scheduler_state_dict: in the file, not taken over" in lines
