@@ -136,7 +136,8 @@ def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:
         return _unknown_key(path, model)
     if kind == "value_error":
         message = str(found[0]["ctx"]["error"])
-        return f"{show(value)} is not allowed; {message}" if path else message
+        section = isinstance(value, dict) and find_model(model, path) is not None  # too long to be shown
+        return message if section else f"{show(value)} is not allowed; {message}"
     allowed = list(dict.fromkeys(_allowed(details) for details in found))
     names = [name for details in found for name in _literals(details)]
     return f"{show(value)} is not allowed; it must be {' or '.join(allowed)}{hint(value, names)}"

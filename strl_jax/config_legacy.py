@@ -40,6 +40,7 @@ DROPPED: dict[tuple[str, ...], str] = {
     **{("runner", name): why for name, why in _RUNNER.items()},
     ("algorithm", "device"): _DEVICE,
     ("algorithm", "ppo"): "the algorithm is named by runner.algorithm_class_name",
+    ("policy", "amp_discriminator", "input_dim"): "it is the length of the states that the discriminator gets",
     ("init_member_classes",): "it is a method of legged_gym's config classes",
 }
 
@@ -84,7 +85,9 @@ def warning(path: tuple[str, ...], why: str) -> str:
 
 def _section(data: dict, path: tuple[str, ...]) -> dict[str, Any] | None:
     """The mapping that holds the last key of ``path``."""
-    section = data if len(path) == 1 else data.get(path[0])
+    section: Any = data
+    for name in path[:-1]:
+        section = section.get(name) if isinstance(section, dict) else None
     return section if isinstance(section, dict) else None
 
 

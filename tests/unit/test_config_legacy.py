@@ -68,6 +68,15 @@ def test_legged_gym():
     ]
 
 
+def test_a_key_within_a_section_of_a_section():
+    runner = {"policy_class_name": "AmpActorCritic", "algorithm_class_name": "APPO"}
+    data = {"env": ENV, "policy": {"amp_discriminator": {"input_dim": 84, "hidden_dims": [64]}}, "runner": runner}
+    config, warnings = from_dict(data)
+    assert config.policy.amp_discriminator.hidden_dims == (64,)
+    why = "it is the length of the states that the discriminator gets"
+    assert warnings == [f"policy.amp_discriminator.input_dim: ignored; {why}"]
+
+
 def test_flat_rsl_rl():
     data = {
         "env": ENV,
