@@ -25,7 +25,7 @@ class EpisodeEnv:
         pool_fraction: size of the pool as a part of the number of environments.
 
     A step counts as invalid where physics, observation, reward, metrics or extras
-    are not finite, or an observation or reward is 1e9 or more in size. An observation
+    are not finite, or an observation, reward or extra is 1e9 or more in size. An observation
     of a reset that is such a number is shown as 0.
 
     Raises:
@@ -84,8 +84,8 @@ class EpisodeEnv:
         batch = action.shape[0]
         env = self.env.step(state.env, action)
         step = state.step + 1
-        valid = self.env.finite(env) & finite((env.metrics, env.extras), batch)
-        valid &= finite((env.obs, env.reward), batch, LARGEST)
+        valid = self.env.finite(env) & finite(env.metrics, batch)
+        valid &= finite((env.obs, env.reward, env.extras), batch, LARGEST)
         terminated = env.terminated.astype(bool) if ends is None else env.terminated.astype(bool) | ends(env)
         terminated &= valid
         timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self.episode_length))
