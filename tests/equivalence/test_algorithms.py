@@ -146,7 +146,8 @@ def test_one_device_is_four(case, compat):
     state, metrics = one
     moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), before.params, state.params)
     still = [jax.tree_util.keystr(path) for path, value in jax.tree.leaves_with_path(moved) if not value]
-    assert all(rnd.TARGET in path for path in still)
+    idle = [rnd.TARGET] if case.options.get("using_ppo", True) else [rnd.TARGET, "critic", "log_std"]
+    assert all(any(name in path for name in idle) for path in still)
     assert metrics["skipped"] == 0
 
 
