@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from strl_jax.algorithms.hooks import Collected
+from strl_jax.algorithms.hooks import Collected, part_of
 from strl_jax.observations import Segments
 from strl_jax.types import Array, EnvState, Obs
 
@@ -50,7 +50,7 @@ class AmpInput:
         """An expert's state for every step, ``[T, B, D]``: the environment's, or one drawn with replacement."""
         if self.from_env:
             return _flat(collected.extras[EXPERT], collected.valid.shape)
-        expert = jnp.asarray(data["expert"])
+        expert = jnp.asarray(part_of(data, "expert"))
         return expert[jax.random.randint(key, collected.valid.shape, 0, expert.shape[0])]
 
     def reached(self, obs: Obs, after: EnvState) -> Array:

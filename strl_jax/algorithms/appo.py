@@ -9,7 +9,7 @@ import optax
 from flax import struct
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from strl_jax.algorithms import losses, optimizers, ppo, schedules
+from strl_jax.algorithms import losses, minibatch, optimizers, ppo, schedules
 from strl_jax.algorithms import style as style_hook
 from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
@@ -67,7 +67,7 @@ class AmpFields(BaseModel):
     amp_replay_size: int = Field(0, ge=0, le=2**31 - 2)
     task_reward_w: Annotated[float, Field(ge=0, le=1e30)] | None = None
     discriminator_termination_threshold: Fraction | None = None
-    expert_file: str | None = None
+    expert_file: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("discriminator_loss_coef", "mimic_loss_coef", "dagger_loss_coef")
     @classmethod
@@ -88,7 +88,7 @@ class Scores:
     policy: Array  # [N]
     expert: Array  # [N]
     gradient: Array  # [N, D], of the expert's scores by their states
-    weight: Array  # [N], the samples' weights, whose sum is 1 if all of them are valid
+    weight: Array  # [N], of the samples; sums to 1 over all shards on average
 
 
 def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -> Scores:
@@ -97,18 +97,17 @@ def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -
     Args:
         fraction: share of the samples, evenly spread over the minibatch, which is shuffled.
     """
-    total = mb.weight.size
-    number = max(1, int(fraction * total))
-    index = jnp.arange(number) * total // number
+    rows = minibatch.spread(mb.weight.size, fraction)
 
     def pick(x: Array) -> Array:
-        flat = x.reshape(total, *x.shape[mb.weight.ndim :])
-        return flat if number == total else flat[index]
+        flat = x.reshape(mb.weight.size, *x.shape[mb.weight.ndim :])
+        return flat if fraction == 1 else flat[rows]
 
     expert, pullback = jax.vjp(lambda states: style.score(params, states), pick(mb.extras[EXPERT]))
     (gradient,) = pullback(jnp.ones_like(expert))
     policy = style.score(params, pick(mb.extras[REPLAYED if REPLAYED in mb.extras else POLICY]))
-    return Scores(policy, expert, gradient, pick(mb.weight) * (total / number))
+    weight = pick(mb.weight) * (mb.weight.size / len(rows)) if mb.shares is None else mb.shares[DISCRIMINATOR]
+    return Scores(policy, expert, gradient, weight)
 
 
 def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
@@ -187,6 +186,7 @@ def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) ->
         terms=algorithm.terms + terms(config, style, compat),
         metrics=algorithm.metrics + metrics(config, compat),
         networks=algorithm.networks | {DISCRIMINATOR: lambda params, mb: discriminate(style, params, mb, fraction)},
+        shares=algorithm.shares | {DISCRIMINATOR: fraction},
         reward_hooks=(*algorithm.reward_hooks, style_hook.hook(judge, config.amp_replay_size)),
         **_optimization(algorithm, config),
     )

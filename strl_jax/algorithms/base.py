@@ -62,6 +62,7 @@ class Algorithm:
         act_groups: groups that acting needs.
         metrics: logged beside the terms.
         networks: name -> ``(params, minibatch) -> output`` of the networks besides the policy.
+        shares: network -> the share of a minibatch's samples that it learns from, where it has weights of its own.
         act_hook: who acts, or None: the policy.
         reward_hooks: what is rewarded, one after the other.
         members: optimiser -> the parameter groups that it moves; absent: the one of its name.
@@ -80,6 +81,7 @@ class Algorithm:
     act_groups: tuple[str, ...] = ("actor",)
     metrics: tuple[Metric, ...] = ()
     networks: dict[str, Callable[[dict, Batch], Any]] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
     act_hook: ActHook | None = None
     reward_hooks: tuple[RewardHook, ...] = ()
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -7,6 +7,17 @@ from typing import Any
 from strl_jax.types import Array, Obs, TimeStep, Transition
 
 
+def part_of(data: dict | None, name: str) -> Any:
+    """The part ``name`` of what hooks need and nothing changes.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    if name not in (data or {}):
+        raise ValueError(f"the algorithm needs data[{name!r}]: give it to init_states, collect and update as data=")
+    return data[name]
+
+
 @dataclass(frozen=True)
 class ActHook:
     """Who acts: may put another action in the place of the policy's, and keeps a state for every environment.

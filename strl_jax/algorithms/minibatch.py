@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from strl_jax.types import Array, Batch
 
@@ -40,6 +41,12 @@ def gather_envs(batch: Batch, index: Array) -> Batch:
     """The environments ``index[M]`` of a batch ``[T, B, ...]``, with all their steps and their carry."""
     steps = jax.tree.map(lambda x: x[:, index], batch.replace(carry={}))
     return steps.replace(carry=jax.tree.map(lambda x: x[index], batch.carry))
+
+
+def spread(total: int, fraction: float) -> np.ndarray:
+    """Rows of a share of ``total`` samples, evenly spread, ``int32[max(1, int(fraction * total))]``."""
+    number = max(1, int(fraction * total))
+    return (np.arange(number, dtype=np.int64) * total // number).astype(np.int32)
 
 
 def check_divides(num_samples: int, num_mini_batches: int, unit: str = "samples") -> None:

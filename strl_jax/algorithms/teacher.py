@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from strl_jax.algorithms.hooks import ActHook
+from strl_jax.algorithms.hooks import ActHook, part_of
 from strl_jax.modules import normalizer
 from strl_jax.observations import Segments
 from strl_jax.types import Array, Obs, TimeStep, Transition
@@ -33,7 +33,7 @@ class Teacher:
 
     def pack(self, data: dict, obs: Obs) -> dict[str, Array]:
         """Its flat groups ``[..., D]``, normalised with the statistics of its own run."""
-        stats = data["teacher"]["stats"]
+        stats = part_of(data, "teacher")["stats"]
         return {
             name: normalizer.pack_group(self.groups[name], stats.get(name, {}), obs, self.eps)
             for name in self.act_groups
@@ -41,7 +41,7 @@ class Teacher:
 
     def latents(self, data: dict, obs: Obs) -> dict[str, Array]:
         """Component -> latent ``[..., L]`` of the encoders of its actor."""
-        flat, variables = self.pack(data, obs)["actor"], data["teacher"]["variables"]
+        flat, variables = self.pack(data, obs)["actor"], part_of(data, "teacher")["variables"]
         return self.policy.apply(variables, flat, method="get_encoder_latent")
 
 
@@ -81,7 +81,7 @@ def make_hook(
 
     def act(data: dict, state: dict, obs: Obs, action: Array, drawn: dict):
         mean, std, carry = teacher.policy.apply(
-            data["teacher"]["variables"], teacher.pack(data, obs), state["carry"], state["reset"], method="act"
+            part_of(data, "teacher")["variables"], teacher.pack(data, obs), state["carry"], state["reset"], method="act"
         )
         label = mean + std * drawn["noise"] if from_sample else mean
         extras = {LABELS: label, ACTING: state["acts"].astype(jnp.float32)} | ({LABEL_STD: std} if with_std else {})

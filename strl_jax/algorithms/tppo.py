@@ -202,10 +202,10 @@ def _check(policy: Policy, config: TeacherFields, teacher: Teacher, mapping: dic
     if config.hidden_state_resample_prob > 0 and not policy.is_recurrent:
         raise ValueError("hidden_state_resample_prob needs a policy with a memory")
     if mapping:
-        _check_latents(policy, teacher, mapping)
+        _check_latents(policy, teacher, mapping, config.distill_latent_target)
 
 
-def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str]) -> None:
+def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str], target: str) -> None:
     """Whether both encode what the mapping names, to latents of one size."""
     key = "distill_latent_obs_component_mapping"
     own, others = ({stage.component: stage for stage in module.encoders} for module in (policy, teacher.policy))
@@ -214,6 +214,13 @@ def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str]) ->
             if component not in stages:
                 known = ", ".join(stages) or "nothing"
                 raise ValueError(f"{key}: the {who} has no encoder of {component!r}; it encodes {known}")
+        if target in BOUNDED:
+            for who, stage in (("student", own[name]), ("teacher", others[wanted])):
+                if stage.linear or stage.nonlinearity.lower() != "tanh":
+                    raise ValueError(
+                        f"distill_latent_target {target!r} needs encoders that end in Tanh, for latents in [-1, 1]; "
+                        f"the {who}'s of {stage.component} does not"
+                    )
         sizes = own[name].latent_size, others[wanted].latent_size
         if sizes[0] != sizes[1]:
             raise ValueError(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from strl_jax.algorithms import losses as loss_functions
 from strl_jax.algorithms import minibatch, optimizers, returns, schedules
 from strl_jax.algorithms.base import Algorithm, apply_networks
-from strl_jax.algorithms.memory import recall
+from strl_jax.algorithms.memory import needed, recall
 from strl_jax.algorithms.prepare import prepare
 from strl_jax.modules.starts import draw_starts
 from strl_jax.sharding import pmean
@@ -71,7 +71,7 @@ def epochs(
     def one(state: TrainState, drawn: tuple):
         index, key = drawn
         sample = gather(batch, index)
-        sample = sample.replace(weight=returns.weights(sample.weight, axis_name=axis_name))
+        sample = _weigh(algorithm, sample, axis_name)
         sample = _redraw(algorithm, state.stats, sample, memory or {}, key)
         return _minibatch_update(algorithm, state, sample, coefs, axis_name)
 
@@ -79,6 +79,14 @@ def epochs(
     if algorithm.compat.linear_std:
         train_state = train_state.replace(params=_floor_std(algorithm, train_state.params))
     return train_state.replace(iteration=train_state.iteration + 1), metrics
+
+
+def _weigh(algorithm: Algorithm, sample: Batch, axis_name: str | None) -> Batch:
+    """A minibatch with weights for means over the valid samples of all shards, also of the shares of networks."""
+    valid, total = sample.weight, sample.weight.size
+    rows = {name: minibatch.spread(total, fraction) for name, fraction in algorithm.shares.items()}
+    shares = {name: returns.weights(valid.reshape(-1)[index], axis_name=axis_name) for name, index in rows.items()}
+    return sample.replace(weight=returns.weights(valid, axis_name=axis_name), shares=shares or None)
 
 
 def _redraw(algorithm: Algorithm, stats: dict, sample: Batch, memory: dict, key: Array) -> Batch:
@@ -116,7 +124,12 @@ def update(
     Returns:
         The new state and the mean of every metric of ``epochs`` (``skipped``: their
         number; ``learning_rate``: the last).
+
+    Raises:
+        ValueError: the algorithm has a queue or a replay, but no memory is given.
     """
+    if needed(algorithm) and not memory:
+        raise ValueError("the algorithm learns from earlier rollouts: give update the memory of memory.remember")
     if memory:
         batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
     else:

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,10 @@ from strl_jax.algorithms import appo, rnd, tppo
 from strl_jax.algorithms.amp_input import AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.style import Style
-from strl_jax.config import Config, ConfigError
+from strl_jax.config import Config, ConfigError, GroupsConfig
 from strl_jax.config_policies import AmpFields as DiscriminatorFields
 from strl_jax.config_policies import MutexFields, has
-from strl_jax.envs.base import Env, carried
+from strl_jax.envs.base import LARGEST, Env, carried
 from strl_jax.registry import make_acting, make_group
 from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.runners.teachers import load_teacher, trained_at
@@ -46,6 +47,8 @@ def assemble(config: Config, env: Env) -> Assembled:
     if has(config.policy, MutexFields):
         return Assembled(make_mutex(config, env), {}, {})
     algorithm, settings, data, paths = make_acting(config, env), config.algorithm, {}, {}
+    for group in GroupsConfig.model_fields:  # names are wrong or right, whether the algorithm asks for them or not
+        make_group(config, env, group)
     try:
         if isinstance(settings, tppo.TeacherFields):
             teacher, data["teacher"] = load_teacher(config, env)
@@ -69,11 +72,14 @@ def assemble(config: Config, env: Env) -> Assembled:
 
 def changed_data(saved: dict, now: dict) -> list[str]:
     """A line for every reference of a checkpoint that leads to something else now."""
-    return [
-        f"{name}: {about['path']} holds other numbers than when the run was saved"
-        for name, about in saved.items()
-        if name in now and now[name]["sha256"] != about["sha256"]
-    ]
+    lines = []
+    for name, about in saved.items():
+        if name not in now or now[name]["sha256"] == about["sha256"]:
+            continue
+        before, after = about["path"], now[name]["path"]
+        same = f"{name}: {after} holds other numbers than when the run was saved"
+        lines.append(same if before == after else f"{name}: {before} when the run was saved, {after} now")
+    return lines
 
 
 def _digest(tree: Any) -> str:
@@ -139,13 +145,13 @@ def _read_expert(path: Path) -> np.ndarray:
         found = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"{key}: {path}: no such file") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, MemoryError) as error:
         raise ConfigError(f"{key}: {path}: cannot be read as .npy: {error}") from None
     if not isinstance(found, np.ndarray) or found.ndim != 2 or not found.size or found.dtype.kind not in "fiu":
         what = f"{found.dtype} {list(found.shape)}" if isinstance(found, np.ndarray) else "an archive"
         raise ConfigError(f"{key}: {path}: it holds {what}; it must hold numbers [N, amp_obs_dim]")
     with np.errstate(over="ignore"):  # told below
         found = found.astype(np.float32)
-    if not np.isfinite(found).all():
-        raise ConfigError(f"{key}: {path}: not all numbers in it are finite")
+    if not (np.abs(found) < LARGEST).all():  # false for NaN too
+        raise ConfigError(f"{key}: {path}: not all numbers in it are finite and under {LARGEST:g} in size")
     return found

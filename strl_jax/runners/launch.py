@@ -65,6 +65,10 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
             return 128 + signal.SIGPIPE
         except (ConfigError, CheckpointError, WriterError) as error:
             tell("error", error)
+        except jax.errors.JaxRuntimeError as error:
+            if "memory" not in str(error).lower():
+                raise
+            tell("error", f"out of memory: {_first_line(error)}; fewer env.num_envs or smaller buffers take less")
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""
             tell("error", f"{place}{error.strerror or error}")

@@ -1,11 +1,13 @@
 """Teachers: the policy of a run of this library, of a torch file, or one that selects among trained sub-policies."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from strl_jax.algorithms.tppo import Teacher, TeacherFields
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
+from strl_jax.config_coerce import plain
 from strl_jax.config_errors import hint, not_one_of, show
 from strl_jax.config_policies import FIELDS, MutexFields, policy_config
 from strl_jax.interop.torch_file import TorchFileError
@@ -43,7 +45,7 @@ def load_teacher(config: Config, env) -> tuple[Teacher, dict[str, Any]]:
     if not isinstance(path, str) or not path:
         found = "missing" if path is None else show(path)
         raise ConfigError(f"{KEY}.{PATH}: {found}; it must be the run folder or the torch file of a trained policy")
-    if not Path(path).exists():
+    if not os.path.exists(path):  # unlike Path.exists, no error for a name too long
         where = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
         raise ConfigError(f"{KEY}.{PATH}: {path}: no such file or folder{where}")
     load = _torch if Path(path).is_file() else _own
@@ -92,12 +94,12 @@ def _translated(load: Callable[[], tuple[Teacher, dict]], place: str, path: Path
 
 
 def _own(config: Config, env, path: Path, section: Mapping) -> tuple[Teacher, dict]:
-    """The best policy of a run of this library, its last where it has kept no best one."""
-    del section  # the run knows its class and its keywords
+    """The best policy of a run of this library; its last where it has kept no best one, or a numbered one."""
     checkpointer = Checkpointer(path)
-    kind = "last" if checkpointer.latest("best") is None else "best"
+    kind = next((kind for kind in ("best", "last", "numbered") if checkpointer.latest(kind) is not None), "last")
     checkpointer.close()
-    source, variables, stats, _ = read_policy(path, kind)
+    source, variables, stats, meta = read_policy(path, kind)
+    _check_told(config.algorithm.teacher_policy, section, meta["config"])
     if source.policy.action_size != env.action_size:
         raise ConfigError(f"it has {source.policy.action_size} actions, the environment {env.action_size}")
     seen = source.groups["actor"]
@@ -114,6 +116,15 @@ def _own(config: Config, env, path: Path, section: Mapping) -> tuple[Teacher, di
     moments = {renamed[name]: value for name, value in stats.get("actor", {}).items()}
     teacher = Teacher(source.policy, {"actor": here}, eps=source.config.normalization_eps)
     return teacher, {"variables": variables, "stats": {"actor": moments}}
+
+
+def _check_told(given: Mapping, section: Mapping, run: Mapping) -> None:
+    """Whether the keywords of a section are those of the run, which needs none."""
+    own = {**run["policy"], "class_name": run["runner"]["policy_class_name"]}
+    for key in (key for key in section if key in given):
+        told = plain(section[key])
+        if not isinstance(told, dict) and told != own.get(key):
+            raise ConfigError(f"its {key} is {show(own.get(key))}, teacher_policy says {show(told)}")
 
 
 def _check_shapes(seen: Segments, here: Segments) -> None:

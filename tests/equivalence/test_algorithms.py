@@ -199,7 +199,7 @@ REPLAY, QUEUE = {"amp_replay_size": 10, "mimic_loss_coef": 0.1}, {"buffer_dilati
     "case",
     [
         fast(Case("ATPPO", "gru", bonus=True, options=EVERYTHING)),
-        fast(Case("EstimatorTPPO", options=QUEUE | {"action_labels_from_sample": True})),
+        slow(Case("EstimatorTPPO", options=QUEUE | {"action_labels_from_sample": True})),
         slow(Case("ATPPO", "gru", ST_RL, bonus=True, options=EVERYTHING)),
         slow(Case("ATPPO", options=EVERYTHING)),
         slow(Case("ATPPO", None, ST_RL, options=EVERYTHING)),

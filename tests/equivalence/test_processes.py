@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 WORKER = HERE / "processes_worker.py"
 
@@ -43,6 +45,7 @@ def losses(lines: list[str]) -> list[str]:
     return [line for line in lines if line[0].isdigit()]
 
 
+@pytest.mark.slow
 def test_two_processes_are_one():
     address = f"127.0.0.1:{free_port()}"
     first, second = lines_of([start(address, 2, process, 1) for process in range(2)])

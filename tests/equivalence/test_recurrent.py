@@ -98,9 +98,10 @@ def test_one_device_is_four(kind, layers):
 
 @pytest.mark.parametrize(
     ("kind", "compat"),
-    [("lstm", Compat()), pytest.param("gru", Compat.st_rl(), marks=pytest.mark.slow)],
+    [("lstm", Compat()), ("gru", Compat.st_rl())],
     ids=["default", "st_rl"],
 )
+@pytest.mark.slow
 def test_host_loop_is_scan(kind, compat):
     """With episodes that end, time out and break."""
     env = make_env("nan", 2, probability=0.3)
@@ -119,6 +120,7 @@ def test_host_loop_is_scan(kind, compat):
         assert (end.carry[name]["hidden"] != carry[name]["hidden"]).all()
 
 
+@pytest.mark.slow
 def test_resumed_run_is_the_straight_run(tmp_path):
     """Four iterations, saved with the memories as they are in the middle of episodes, and two more."""
     config = settings(tmp_path, eval_interval=2, policy_class_name="ActorCriticRecurrent")
@@ -145,6 +147,7 @@ def test_resumed_run_is_the_straight_run(tmp_path):
     assert not stopped.rollout_state.reset.all()
 
 
+@pytest.mark.slow
 def test_later_iterations_compile_nothing():
     """On two devices; one compilation with the first call."""
     env = make_env("remember", 3, delay=2)

@@ -51,6 +51,7 @@ def check(config: dict, folder, name: str) -> tuple[OnPolicyRunner, OnPolicyRunn
     return stopped, resumed
 
 
+@pytest.mark.slow
 def test_student_with_a_queue_and_a_teacher_with_a_memory(folder):
     """Four steps in episodes of three: what is saved lies in the middle of episodes, and some environments follow."""
     memory = {"rnn_type": "gru", "rnn_hidden_size": 3}

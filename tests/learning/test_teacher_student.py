@@ -103,6 +103,7 @@ def test_an_estimator_finds_what_the_teacher_sees():
     assert metrics["update"]["estimator_loss"] < 0.01
 
 
+@pytest.mark.slow
 def test_teacher_and_expert_agree():
     """ATPPO on ``style``: the teacher's action is 1, which the expert prefers too."""
     iterations = 60

@@ -74,6 +74,7 @@ def test_bench(name, folder, teacher, capsys):
     assert result["config"]["runner"]["algorithm_class_name"] == name
 
 
+@pytest.mark.slow
 def test_log_and_time_split(folder, teacher):
     """ATPPO with a queue and a replay, whose update is timed on its own."""
     options = taught(teacher) | {"amp_replay_size": 8, "teacher_act_prob": 0.0}

@@ -285,7 +285,11 @@ NAN_SHAPES = {"state": (1,)}
 
 @pytest.mark.parametrize(
     ("compat", "memory"),
-    [(Compat(), None), (Compat.st_rl(), None), (Compat(), MemoryStage("gru", 4))],
+    [
+        (Compat(), None),
+        pytest.param(Compat.st_rl(), None, marks=pytest.mark.slow),
+        pytest.param(Compat(), MemoryStage("gru", 4), marks=pytest.mark.slow),
+    ],
     ids=["default", "st_rl", "recurrent"],
 )
 def test_broken_environments_are_contained(compat, memory):
@@ -373,6 +377,21 @@ def test_the_discriminator_learns_from_a_share(fraction, rows):
         np.testing.assert_allclose(part.policy, whole.policy[rows], rtol=1e-5)
         np.testing.assert_allclose(part.gradient, whole.gradient[rows], rtol=1e-5, atol=1e-7)
         np.testing.assert_allclose(part.weight, rows / 28 * 8 / len(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("fraction", [0.25, 1.0])
+def test_means_of_the_discriminator_are_over_its_valid_samples(fraction):
+    """Half of the steps are not valid: an accuracy of 1 is 1."""
+    algorithm = make_algorithm(discriminator_batch_fraction=fraction, num_mini_batches=3)
+    state = start(algorithm)
+    always = state.params["discriminator"]["params"]["trunk"]
+    always = jax.tree.map(jnp.zeros_like, always) | {"layer_1": {"kernel": jnp.zeros((4, 1)), "bias": jnp.ones(1)}}
+    state = state.replace(params=state.params | {"discriminator": {"params": {"trunk": always}}})
+    batch = make_amp_batch(algorithm, state)
+    batch = batch.replace(weight=(normal(9, 0, batch.weight.shape) > 0).astype(jnp.float32))
+    _, metrics = jax.jit(lambda *args: update.epochs(algorithm, *args))(state, batch, jax.random.key(0))
+    np.testing.assert_allclose(metrics["expert_accuracy"][0], 1.0, rtol=1e-6)
+    np.testing.assert_allclose(metrics["policy_accuracy"][0], 0.0, atol=1e-6)
 
 
 SHARDS, EPOCHS, MINIBATCHES = 4, 2, 3

@@ -43,6 +43,7 @@ def files(tmp_path_factory):
         "empty": np.zeros((0, 2)),
         "nan": np.full((5, 2), np.nan),
         "large": np.full((5, 2), 1e39),
+        "huge": np.full((5, 2), 3e38),
         "wide": np.zeros((5, 7)),
         "words": np.array([["a", "b"]]),
     }
@@ -51,6 +52,7 @@ def files(tmp_path_factory):
     np.save(folder / "objects.npy", np.array([[None]]), allow_pickle=True)
     np.savez(folder / "archive.npz", pairs=np.zeros((5, 2)))
     (folder / "text.npy").write_text("0 0")
+    (folder / "junk.npy").write_bytes(b"PK\x03\x04junk")
     (folder / "short.npy").write_bytes((folder / "pairs.npy").read_bytes()[:-8])
     (folder / "folder.npy").mkdir()
     save(folder / "teacher.pt", {"model_state_dict": teacher_weights(3), "iter": 0})
@@ -96,12 +98,12 @@ def tppo(files, name="TPPO", teacher=TORCH, **changes) -> dict:
     return make(files, name, **{"teacher_policy": teacher, "normalize_rewards": False} | changes)
 
 
-def mapped(files, mapping: dict, latent: int = 2, policy=ENCODER, path="encoder.pt") -> dict:
+def mapped(files, mapping: dict, latent: int = 2, policy=ENCODER, path="encoder.pt", **changes) -> dict:
     """TPPO with latents; those of the teacher have 2 entries."""
     teacher = TORCH | ENCODER | {"teacher_ac_path": f"HERE/{path}"}
     teacher = teacher if path == "encoder.pt" else TORCH | {"teacher_ac_path": f"HERE/{path}"}
     student = policy | ({"encoder_output_size": latent} if policy else {})
-    return tppo(files, teacher=teacher, policy=student, distill_latent_obs_component_mapping=mapping)
+    return tppo(files, teacher=teacher, policy=student, distill_latent_obs_component_mapping=mapping, **changes)
 
 
 EXPERT = r"algorithm\.expert_file: \S*/files\d*/"
@@ -121,6 +123,23 @@ FAULTS = {
     "a folder": (
         lambda files: amp(files, expert_file="HERE/folder.npy"),
         EXPERT + r"folder\.npy: cannot be read as \.npy: ",
+    ),
+    "junk of an archive": (
+        lambda files: amp(files, expert_file="HERE/junk.npy"),
+        EXPERT + r"junk\.npy: cannot be read as \.npy: ",
+    ),
+    "numbers beyond any robot's": (
+        lambda files: amp(files, expert_file="HERE/huge.npy"),
+        EXPERT + r"huge\.npy: not all numbers in it are finite and under 1e\+09 in size$",
+    ),
+    "an empty name": (lambda files: amp(files, expert_file=""), r"algorithm\.expert_file: '' is not allowed; "),
+    "a group that nobody asks for": (
+        lambda files: make(files, groups={"rnd": ["foo"]}),
+        r"env\.groups\.rnd: 'foo' is not allowed; it must be one of position, goal$",
+    ),
+    "latents that have no bounds": (
+        lambda files: mapped(files, {"goal": "goal"}, distill_latent_target="tanh"),
+        r"algorithm: distill_latent_target 'tanh' needs encoders that end in Tanh, for latents in \[-1, 1\]; ",
     ),
     "text": (lambda files: amp(files, expert_file="HERE/text.npy"), EXPERT + r"text\.npy: cannot be read as \.npy: "),
     "cut off": (
@@ -149,7 +168,7 @@ FAULTS = {
     ),
     "nan": (
         lambda files: amp(files, expert_file="HERE/nan.npy"),
-        EXPERT + r"nan\.npy: not all numbers in it are finite$",
+        EXPERT + r"nan\.npy: not all numbers in it are finite and under 1e\+09 in size$",
     ),
     "beyond float32": (
         lambda files: amp(files, expert_file="HERE/large.npy"),

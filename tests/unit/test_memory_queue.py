@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny import make_algorithm, make_env, make_state
 
-from strl_jax.algorithms import memory, rollout, train_step
+from strl_jax.algorithms import memory, rollout, train_step, update
 from strl_jax.algorithms.base import Algorithm, apply_policy
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.prepare import bootstrapped_reward, prepare
@@ -38,6 +38,12 @@ def filled(shapes, seed: int):
         return jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype)
 
     return jax.tree.unflatten(structure, [fill(leaf) for leaf in leaves])
+
+
+def test_an_update_without_the_memory_is_refused():
+    algorithm = replace(make_algorithm(), queue=2.5)
+    with pytest.raises(ValueError, match=r"give update the memory of memory\.remember"):
+        update.update(algorithm, None, None, jax.random.key(0))
 
 
 def start(env, algorithm: Algorithm, num_envs: int = B):

@@ -19,6 +19,17 @@ def test_plan_covers_every_sample_once_per_epoch():
         np.testing.assert_array_equal(np.sort(epoch), np.arange(24))
 
 
+@pytest.mark.parametrize(("total", "fraction"), [(8, 0.5), (24, 0.4), (5, 0.01), (24 * 32768, 0.25), (786432, 1.0)])
+def test_a_share_is_spread_over_all(total, fraction):
+    """Also where number * total is more than 32 bits hold."""
+    rows = minibatch.spread(total, fraction)
+    assert rows.dtype == np.int32
+    assert len(rows) == max(1, int(fraction * total))
+    steps = np.diff([*rows.tolist(), total])  # the last row's gap reaches to the end
+    assert rows[0] == 0
+    assert set(steps) <= {total // len(rows), -(-total // len(rows))}
+
+
 def test_epochs_differ_by_default():
     first, second = minibatch.plan(jax.random.key(0), 24, 4, 2).reshape(2, 24)
     assert (first != second).any()

@@ -176,6 +176,28 @@ def test_a_section_as_the_torch_library_has_it_says_nothing_new(plain):
     jax.tree.map(np.testing.assert_array_equal, data["variables"], plain.train_state.params["policy"])
 
 
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ({"actor_hidden_dims": [5]}, "its actor_hidden_dims is [4], teacher_policy says [5]"),
+        ({"class_name": "StateAc"}, "its class_name is 'ActorCritic', teacher_policy says 'StateAc'"),
+    ],
+)
+def test_a_section_that_is_not_that_of_the_run(plain, told, line):
+    assert fault(student(plain.log_dir, teacher_policy=told)).endswith(line)
+
+
+def test_a_run_that_was_killed_before_its_last_checkpoint_has_numbered_ones(plain, tmp_path):
+    path = tmp_path / "killed"
+    shutil.copytree(plain.log_dir, path)
+    numbered, last = path / "checkpoints" / "numbered", path / "checkpoints" / "last"
+    if not numbered.exists():
+        shutil.copytree(last, numbered)
+    shutil.rmtree(last)
+    _, data = loaded(student(path))
+    jax.tree.map(np.testing.assert_array_equal, data["variables"], plain.train_state.params["policy"])
+
+
 def fault(values: dict, env=None) -> str:
     """The one line that loading ends with."""
     with pytest.raises(ConfigError) as caught:
@@ -509,8 +531,14 @@ def test_a_teacher_that_moves_or_changes_before_a_resume(tmp_path, capsys, monke
     walk_file(tmp_path, factor=2.0)
     code, lines = call(capsys, "--resume", run, "runner.max_iterations=3")
     assert (code, lines) == (0, [f"note: teacher: {file} holds other numbers than when the run was saved"])
+    moved = file.rename(other / "moved.pt")
+    code, lines = call(capsys, "--resume", run, "runner.max_iterations=4", f"{KEY}={moved}")
+    assert (code, lines) == (0, [])
+    walk_file(tmp_path, factor=3.0)
+    code, lines = call(capsys, "--resume", run, "runner.max_iterations=5", f"{KEY}={file}")
+    assert (code, lines) == (0, [f"note: teacher: {moved} when the run was saved, {file} now"])
     file.unlink()
-    code, lines = call(capsys, "--resume", run, "runner.max_iterations=4")
+    code, lines = call(capsys, "--resume", run, "runner.max_iterations=6")
     assert (code, lines) == (2, [f"error: {KEY}: {file}: no such file or folder"])
 
 

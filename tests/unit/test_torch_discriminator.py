@@ -126,6 +126,7 @@ def test_an_optimizer_of_other_parameters_is_not_taken(tmp_path):
     assert lines == ["optimizer: 9 parameters in 1 groups for the model's 13 in the file: moments start at 0", START]
 
 
+@pytest.mark.slow
 def test_training_goes_on(tmp_path):
     file = save(tmp_path / "model_5.pt", amp_checkpoint())
     config = write(tmp_path / "config.yaml", amp_settings(tmp_path, discriminator_with_policy=True))
