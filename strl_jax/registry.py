@@ -197,7 +197,8 @@ def _legged_env(rest: str, kwargs: dict) -> Env:
         from strl_jax.envs.legged.env import LeggedEnv
 
     if rest not in LEGGED:
-        raise ConfigError(f"env.name: unknown legged environment {not_one_of(rest, LEGGED)}")
+        near = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
+        raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {near}")
     data = coerce(LeggedConfig, plain(kwargs))
     try:
         settings = LeggedConfig.model_validate(data, strict=True)

@@ -17,8 +17,15 @@ def _factors(limits: tuple[float, float]) -> tuple[float, float]:
     return limits
 
 
+def _solvable(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] < 0.01:  # at 0.001 the solver gives NaN
+        raise ValueError("both numbers must be at least 0.01")
+    return limits
+
+
 Range = Annotated[tuple[float, float], AfterValidator(_in_order)]
 Factors = Annotated[Range, AfterValidator(_factors)]
+Frictions = Annotated[Range, AfterValidator(_solvable)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 PerJoint = float | dict[str, float]  # for all joints, or by a part of their names
 
@@ -73,7 +80,11 @@ class RobotConfig(Section):
 
 
 class SimConfig(Section):
-    """MuJoCo's time step in seconds, and the work of its Newton solver in each."""
+    """MuJoCo's time step in seconds, and the work of its Newton solver in each.
+
+    One iteration is fast and enough to learn to walk, but feet that are thrown sideways then slip less than
+    their friction says; with 4 iterations and 8 line searches its limit is kept.
+    """
 
     dt: float = Field(0.005, gt=0, le=0.02)
     iterations: int = Field(1, ge=1)
@@ -171,7 +182,7 @@ class RewardsConfig(Section):
     soft_dof_vel_limit: float = Field(1.0, gt=0, le=1)
     soft_torque_limit: float = Field(1.0, gt=0, le=1)
     base_height_target: float = Field(0.25, gt=0)
-    max_contact_force: float = Field(100.0, gt=0)
+    max_contact_force: float = Field(100.0, ge=0)
 
 
 class DomainRandConfig(Section):
@@ -187,7 +198,7 @@ class DomainRandConfig(Section):
         max_push_vel_xy: m/s, the greatest change of velocity along an axis.
     """
 
-    friction_range: Range | None = (0.5, 1.25)
+    friction_range: Frictions | None = (0.5, 1.25)
     added_mass_range: Range | None = None
     com_displacement_range: Range | None = None
     motor_strength_range: Factors | None = None

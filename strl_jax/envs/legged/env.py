@@ -63,8 +63,7 @@ class LeggedEnv(Env):
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
         batch, first = key.shape[0], self.config.episode.start_length_s
         start_key, vary_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 4), out_axes=1)(key)
-        motion = jax.vmap(self._start)(start_key)
-        places = self._places(motion)
+        motion, feet, contact = jax.vmap(self._start)(start_key)
         rand, delay = self.config.domain_rand, self.config.control.delay
         limit = self.episode_length if first is None else max(1, round(first / self.dt))
         state = Legged(
@@ -76,9 +75,9 @@ class LeggedEnv(Env):
             age=jnp.zeros(batch, jnp.int32),
             tracking=jnp.zeros(batch),
             action=jnp.zeros((batch, self.action_size)),
-            feet=places.feet,
-            contact=places.contact,
-            air_time=jnp.zeros(places.contact.shape),
+            feet=feet,
+            contact=contact,
+            air_time=jnp.zeros(contact.shape),
             key=next_key,
         )
         no = jnp.zeros(batch, bool)
@@ -162,16 +161,16 @@ class LeggedEnv(Env):
         }
         return {name: obs[name].astype(jnp.float32) for name in self.observation_shapes}
 
-    def _start(self, key: Array) -> Motion:
+    def _start(self, key: Array) -> tuple[Motion, Array, Array]:
         joint_key, yaw_key, speed_key = jax.random.split(key, 3)
         episode = self.config.episode
         noise = jax.random.uniform(joint_key, (self.action_size,), minval=-1.0, maxval=1.0)
         joints = jnp.clip(self.robot.default * (1 + episode.joint_noise * noise), self.robot.lower, self.robot.upper)
         turn = jax.random.uniform(yaw_key, minval=-jnp.pi, maxval=jnp.pi)
-        motion = self.physics.stand(joints.astype(jnp.float32), turn)
+        motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), turn)
         most = episode.velocity_noise
         speed = jax.random.uniform(speed_key, (6,), minval=-most, maxval=most)
-        return motion.replace(qvel=motion.qvel.at[:6].set(speed))
+        return motion.replace(qvel=motion.qvel.at[:6].set(speed)), feet, contact
 
     def _fallen(self, motion: Motion, places: Places) -> Array:
         episode, fallen = self.config.episode, places.failed

@@ -66,14 +66,22 @@ class Physics:
         self._penalized = [_points(robot.model, geoms) for geoms in robot.penalized]
         self._terminal = [_points(robot.model, geoms) for geoms in robot.terminal]
 
-    def stand(self, joints: Array, yaw: Array) -> Motion:
-        """At rest with the joint angles ``[A]``, the lowest foot on the ground."""
+    def stand(self, joints: Array, yaw: Array) -> tuple[Motion, Array, Array]:
+        """At rest with the joint angles ``[A]``, the lowest foot on the ground.
+
+        Returns:
+            The motion, and ``feet`` and ``contact`` of ``Places``.
+        """
         model = self.robot.model
         turn = jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
         qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([jnp.zeros(3), turn]))
         qpos = qpos.at[self.robot.qpos].set(joints)
-        lowest = self._clearance(self._kinematics(qpos), self._foot_points).min()
-        return Motion(qpos.at[2].set(-lowest), jnp.zeros(model.nv), jnp.zeros(model.nv))
+        data = self._kinematics(qpos)
+        clearance = self._clearance(data, self._foot_points)
+        lift = -clearance.min()
+        feet = data.geom_xpos[self.robot.feet].at[:, 2].add(lift)
+        motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
+        return motion, feet, self._by_foot(clearance) + lift < TOUCH
 
     def advance(
         self, motion: Motion, variation: Variation, action: Array, before: Array
@@ -116,7 +124,7 @@ class Physics:
         failed = [self._clearance(data, points).min() < TOUCH for points in self._terminal]
         return Places(
             feet=data.geom_xpos[self.robot.feet],
-            contact=self._clearance(data, self._foot_points) < TOUCH,
+            contact=self._by_foot(self._clearance(data, self._foot_points)) < TOUCH,
             collisions=jnp.stack(touching) if touching else jnp.zeros(0, bool),
             failed=jnp.stack(failed).any() if failed else jnp.zeros((), bool),
         )
@@ -128,6 +136,11 @@ class Physics:
         """Height of each point over the ground, ``[P]``."""
         geom, offset, radius = points
         return data.geom_xpos[geom, 2] + (data.geom_xmat[geom, 2] * offset).sum(-1) - radius
+
+    def _by_foot(self, clearance: Array) -> Array:
+        """Height of each foot ``[F]`` from that of the feet's points."""
+        geom = self._foot_points[0]
+        return jnp.stack([clearance[geom == foot].min() for foot in self.robot.feet])
 
     def _vary(self, variation: Variation):
         """The model with one environment's friction and base."""

@@ -10,24 +10,21 @@ from strl_jax.types import Array
 
 def variation(config: DomainRandConfig, delay: Range, joints: int, key: Array) -> Variation:
     """The variation of one environment; what has no range stays as in the model."""
-    keys = jax.random.split(key, 6)
+    share = jax.random.uniform(key, (8 + joints,))
 
-    def uniform(number: int, limits: Range | None, shape: tuple[int, ...], otherwise: float) -> Array:
+    def within(limits: Range | None, part: slice, otherwise: float) -> Array:
         low, high = limits or (otherwise, otherwise)
-        return jax.random.uniform(keys[number], shape, minval=low, maxval=high)
+        return low + (high - low) * share[part]
 
-    gain_keys = jax.random.split(keys[4])
-    gains = [
-        jax.random.uniform(k, (), minval=(limits or (1.0, 1.0))[0], maxval=(limits or (1.0, 1.0))[1])
-        for k, limits in zip(gain_keys, (config.stiffness_range, config.damping_range), strict=True)
-    ]
+    stiffness = within(config.stiffness_range, slice(5, 6), 1.0)
+    damping = within(config.damping_range, slice(6, 7), 1.0)
     return Variation(
-        friction=uniform(0, config.friction_range, (), 1.0),
-        added_mass=uniform(1, config.added_mass_range, (), 0.0),
-        com=uniform(2, config.com_displacement_range, (3,), 0.0),
-        strength=uniform(3, config.motor_strength_range, (joints,), 1.0),
-        gains=jnp.stack(gains),
-        delay=uniform(5, delay, (), 0.0),
+        friction=within(config.friction_range, slice(0, 1), 1.0)[0],
+        added_mass=within(config.added_mass_range, slice(1, 2), 0.0)[0],
+        com=within(config.com_displacement_range, slice(2, 5), 0.0),
+        strength=within(config.motor_strength_range, slice(8, 8 + joints), 1.0),
+        gains=jnp.concatenate([stiffness, damping]),
+        delay=within(delay, slice(7, 8), 0.0)[0],
     )
 
 

@@ -43,9 +43,10 @@ class Quantities(NamedTuple):
 
 def limits(config: RewardsConfig, lower, upper, velocity, torque, default) -> Limits:
     """Penalties begin at a share of each limit; that of a range is taken about its middle."""
-    middle, half = (lower + upper) / 2, (upper - lower) / 2
+    bounded = np.isfinite(lower) & np.isfinite(upper)
+    low, high = np.where(bounded, lower, 0.0), np.where(bounded, upper, 0.0)
+    middle, half = (low + high) / 2, (high - low) / 2
     soft = config.soft_dof_pos_limit
-    bounded = np.isfinite(half)
     return Limits(
         lower=np.where(bounded, middle - soft * half, -np.inf),
         upper=np.where(bounded, middle + soft * half, np.inf),
