@@ -346,7 +346,7 @@ def test_what_outlives_an_episode(env, start):
     old = change(
         start,
         age=jnp.array([300, 10, 300, 10]),
-        tracking=jnp.array([900.0, 700.0, 900.0, 10.0]),  # of 1000 steps: above and under 0.8
+        tracking=jnp.array([250.0, 230.0, 250.0, 10.0]),  # of 300 steps: above and under 0.8
         command_level=jnp.array([0.5, 0.7, 0.5, 0.7]),
     )
     old = vary(old, friction=jnp.array([0.1, 0.2, 0.3, 0.4]))
@@ -358,13 +358,30 @@ def test_what_outlives_an_episode(env, start):
     assert state.limit.tolist() == [450, 300, 300, 300]  # by half
     np.testing.assert_allclose(state.variation.friction, [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
     assert state.age.tolist() == [0, 0, 300, 10]
-    assert state.tracking.tolist() == [0, 0, 900, 10]
+    assert state.tracking.tolist() == [0, 0, 250, 10]
     np.testing.assert_array_equal(state.motion.qpos[:2], fresh.physics.motion.qpos[:2])
     np.testing.assert_array_equal(state.motion.qpos[2:], old.physics.motion.qpos[2:])
     # The fresh command at the level that was kept: 2 x 0.7 m/s; friction is the environment's own.
     np.testing.assert_allclose(merged.obs["proprioception"][:2, 9], 1.4, rtol=1e-6)
     np.testing.assert_allclose(merged.obs["friction"][:2, 0], [0.1, 0.2], rtol=1e-6)
     np.testing.assert_array_equal(merged.obs["proprioception"][2:], old.obs["proprioception"][2:])
+
+
+def test_variations_may_be_drawn_for_every_episode(start):
+    env = LeggedEnv(CONFIG.model_copy(update={"domain_rand": DomainRandConfig(each_episode=True)}))
+    old = vary(start, friction=jnp.array([0.1, 0.2, 0.3, 0.4]))
+    fresh = vary(start, friction=jnp.array([0.5, 0.6, 0.7, 0.8]))
+    merged = jax.jit(env.merge)(jnp.array([True, False, True, False]), fresh, old)
+    np.testing.assert_allclose(merged.obs["friction"][:, 0], [0.5, 0.2, 0.7, 0.4], rtol=1e-6)
+
+
+def test_the_bare_simulator_is_the_physics_of_a_step(env, start):
+    """Its shapes; the state keeps its form."""
+    reset, step = env.simulator()
+    assert reset == env.reset
+    found = jax.eval_shape(step, start, ZERO)
+    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), (found, start))
+    assert shapes[0] == shapes[1]
 
 
 def test_one_broken_environment_leaves_the_others_alone(env, start, step):

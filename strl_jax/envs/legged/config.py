@@ -126,7 +126,8 @@ class CommandsConfig(Section):
         zero_probability: share of the commands that ask it to stand still.
         smallest: planar commands that are shorter, in m/s, are 0.
         curriculum: ranges of planar velocity start at ``start`` of theirs; those of an environment
-            grow by ``step`` of them after an episode whose mean tracking_lin_vel is above 0.8.
+            grow by ``step`` of them after an episode whose tracking_lin_vel, summed over it and divided by
+            its time limit in steps, is above 0.8.
     """
 
     resampling_time: float = Field(10.0, gt=0)

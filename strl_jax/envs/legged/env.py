@@ -123,7 +123,7 @@ class LeggedEnv(Env):
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
         """``fresh`` where ``done``, but an environment keeps its curriculum and, if so configured, its variation."""
         old, new = state.physics, where(done, fresh.physics, state.physics)
-        level = commands.next_level(self.config.commands, old.command_level, old.tracking / self.episode_length)
+        level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
         longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
         new = new.replace(
             command_level=jnp.where(done, level, old.command_level),
