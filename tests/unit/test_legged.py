@@ -372,7 +372,7 @@ def test_variations_may_be_drawn_for_every_episode(start):
     old = vary(start, friction=jnp.array([0.1, 0.2, 0.3, 0.4]))
     fresh = vary(start, friction=jnp.array([0.5, 0.6, 0.7, 0.8]))
     merged = jax.jit(env.merge)(jnp.array([True, False, True, False]), fresh, old)
-    np.testing.assert_allclose(merged.obs["friction"][:, 0], [0.5, 0.2, 0.7, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(merged.physics.variation.friction, [0.5, 0.2, 0.7, 0.4], rtol=1e-6)
 
 
 def test_the_bare_simulator_is_the_physics_of_a_step(env, start):
