@@ -6,10 +6,13 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 
+from pydantic import ValidationError
+
 from strl_jax.algorithms import appo, estimator, minibatch, ppo, tppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, EnvConfig
-from strl_jax.config_errors import ConfigError, hint, not_one_of, raised, show
+from strl_jax.config_coerce import coerce, plain
+from strl_jax.config_errors import ConfigError, deepest, dotted, hint, not_one_of, problems_of, raised, show
 from strl_jax.config_models import ALGORITHMS
 from strl_jax.config_policies import AmpFields as DiscriminatorFields
 from strl_jax.config_policies import MemoryFields, MutexFields, has
@@ -20,7 +23,7 @@ from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.policies import make_policy
 
-FORMS = "brax:NAME:BACKEND, probe:NAME or package.module:callable"
+FORMS = "brax:NAME:BACKEND, legged:NAME, probe:NAME or package.module:callable"
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -33,6 +36,8 @@ def make_env(config: EnvConfig) -> Env:
     kind, _, rest = config.name.partition(":")
     if not rest:
         raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}")
+    if kind == "legged":
+        return _legged_env(rest, config.kwargs)
     if kind not in ("brax", "probe"):
         return _own_env(config)
     try:
@@ -59,7 +64,7 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
     return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
 
 
-ADAPTERS = ("strl_jax.envs.brax",)  # tested here, and a simulator takes seconds to trace
+ADAPTERS = ("strl_jax.envs.brax", "strl_jax.envs.legged.env")  # tested here, and a simulator takes seconds to trace
 
 
 def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
@@ -184,6 +189,29 @@ def _brax_env(rest: str, kwargs: dict) -> Env:
 
     name, _, backend = rest.partition(":")
     return BraxEnv(name, backend or "mjx", **kwargs)
+
+
+def _legged_env(rest: str, kwargs: dict) -> Env:
+    with contextlib.redirect_stdout(None):  # see _brax_env
+        from strl_jax.envs.legged.config import LeggedConfig
+        from strl_jax.envs.legged.env import LeggedEnv
+
+    if rest not in LEGGED:
+        near = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
+        raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {near}")
+    data = coerce(LeggedConfig, plain(kwargs))
+    try:
+        settings = LeggedConfig.model_validate(data, strict=True)
+    except ValidationError as error:
+        problems = deepest(problems_of(error, data, LeggedConfig))
+        raise ConfigError(*(f"env.kwargs.{dotted(problem.path)}: {problem.text}" for problem in problems)) from None
+    try:
+        return LeggedEnv(settings)
+    except ValueError as error:
+        raise ConfigError(f"env.kwargs.{error}") from None
+
+
+LEGGED = ("flat",)
 
 
 def _probe_env(rest: str, kwargs: dict) -> Env:

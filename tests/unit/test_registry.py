@@ -77,7 +77,7 @@ def test_import_path(my_module):
 @pytest.mark.parametrize(
     ("name", "kwargs", "expected"),
     [
-        ("ant", {}, "env.name: 'ant' is not allowed; it must be brax:NAME:BACKEND, probe:NAME or package."),
+        ("ant", {}, "env.name: 'ant' is not allowed; it must be brax:NAME:BACKEND, legged:NAME, probe:NAME or"),
         ("brax:", {}, "env.name: 'brax:' is not allowed; it must be brax:NAME:BACKEND"),
         ("brax:antt:mjx", {}, "env.name: 'brax:antt:mjx' is not allowed; unknown Brax environment 'antt'; known: "),
         ("brax:ant:mjc", {}, "env.name: 'brax:ant:mjc' is not allowed; unknown Brax backend 'mjc'; known: mjx, "),
@@ -90,7 +90,7 @@ def test_import_path(my_module):
         ("needs_more:f", {}, "env.name: 'needs_more:f': cannot import needs_more: No module named 'not_installed_any"),
         ("my_envs:make_evn", {}, "env.name: 'my_envs:make_evn': my_envs has no make_evn; nearest is make_env"),
         ("my_envs:number", {}, "env.name: 'my_envs:number': number is 3; it must be a function or a class"),
-        ("builtins:dict", {}, "env.name: 'builtins:dict' is not allowed; it must be brax:NAME:BACKEND, probe:NAME or"),
+        ("builtins:dict", {}, "env.name: 'builtins:dict' is not allowed; it must be brax:NAME:BACKEND, legged:NAME"),
         ("unfinished:f", {}, "env.name: 'unfinished:f': cannot import unfinished: SyntaxError: invalid syntax (unfi"),
         ("misspelt:f", {}, "env.name: 'misspelt:f': cannot import misspelt: NameError: name 'nubmer' is not defined"),
         ("my_envs:make_failing", {}, "env.name: my_envs:make_failing fails: TypeError: unsupported operand type(s) "),

@@ -1,0 +1,280 @@
+"""The config of a legged environment: the ``env.kwargs`` of ``legged:flat``, with legged_gym's names."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _in_order(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] > limits[1]:
+        raise ValueError("the first number must not be above the second")
+    return limits
+
+
+def _factors(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] <= 0:
+        raise ValueError("both numbers must be above 0")
+    return limits
+
+
+def _solvable(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] < 0.01:  # at 0.001 the solver gives NaN
+        raise ValueError("both numbers must be at least 0.01")
+    return limits
+
+
+Range = Annotated[tuple[float, float], AfterValidator(_in_order)]
+Factors = Annotated[Range, AfterValidator(_factors)]
+Frictions = Annotated[Range, AfterValidator(_solvable)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+PerJoint = float | dict[str, float]  # for all joints, or by a part of their names
+
+
+class Section(BaseModel):
+    """A section: frozen, with no keys but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class RobotConfig(Section):
+    """The robot. The defaults name what our own quadruped has.
+
+    Attributes:
+        path: an MJCF file; null: our own quadruped.
+        base: body that carries the free joint.
+        joints: hinge joints in the order of actions and observations.
+        feet: geoms that touch the ground.
+        penalize_contacts_on: bodies whose touching the ground counts as a collision.
+        terminate_after_contacts_on: bodies whose touching the ground ends the episode.
+        collide: whether all primitive geoms are held by the ground, not the feet alone.
+        default_joint_angles: angle of every joint at action 0, by a part of its name; of
+            several that fit, the last counts.
+        torque_limit: in Nm; null: the file's own force ranges.
+        velocity_limit: in rad/s, of the reward ``dof_vel_limits``.
+    """
+
+    path: str | None = None
+    base: str = "trunk"
+    joints: Names = tuple(
+        f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")
+    )
+    feet: Names = ("FR_foot", "FL_foot", "RR_foot", "RL_foot")
+    penalize_contacts_on: tuple[str, ...] = tuple(
+        f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("thigh", "calf")
+    )
+    terminate_after_contacts_on: tuple[str, ...] = ("trunk",)
+    collide: bool = False
+    default_joint_angles: dict[str, float] = Field(
+        default_factory=lambda: {
+            "R_hip": -0.1,
+            "L_hip": 0.1,
+            "FR_thigh": 0.8,
+            "FL_thigh": 0.8,
+            "RR_thigh": 1.0,
+            "RL_thigh": 1.0,
+            "calf": -1.5,
+        }
+    )
+    torque_limit: PerJoint | None = None
+    velocity_limit: float = Field(21.0, gt=0)
+
+
+class SimConfig(Section):
+    """MuJoCo's time step in seconds, and the work of its Newton solver in each.
+
+    One iteration is fast and enough to learn to walk, but feet that are thrown sideways then slip less than
+    their friction says; with 4 iterations and 8 line searches its limit is kept.
+    """
+
+    dt: float = Field(0.005, gt=0, le=0.02)
+    iterations: int = Field(1, ge=1)
+    ls_iterations: int = Field(5, ge=1)
+
+
+class ControlConfig(Section):
+    """Joint targets and the PD law that follows them.
+
+    Attributes:
+        stiffness, damping: in Nm/rad and Nm s/rad, for all joints or by a part of their names.
+        action_scale: target = default angle + action_scale * action.
+        decimation: simulator steps of a control step.
+        delay: seconds until a new action acts, drawn for each environment; at most one control step.
+    """
+
+    stiffness: PerJoint = 20.0
+    damping: PerJoint = 0.5
+    action_scale: float = Field(0.25, gt=0)
+    decimation: int = Field(4, ge=1)
+    delay: Range = (0.0, 0.0)
+
+
+class CommandRanges(Section):
+    """Least and greatest command: m/s, m/s, rad/s, and the heading in rad."""
+
+    lin_vel_x: Range = (-1.0, 1.0)
+    lin_vel_y: Range = (-1.0, 1.0)
+    ang_vel_yaw: Range = (-1.0, 1.0)
+    heading: Range = (-3.14, 3.14)
+
+
+class CommandsConfig(Section):
+    """What the robot is told to do.
+
+    Attributes:
+        resampling_time: seconds from one command to the next.
+        heading_command: the yaw rate follows from the error of a commanded heading.
+        zero_probability: share of the commands that ask it to stand still.
+        smallest: planar commands that are shorter, in m/s, are 0.
+        curriculum: ranges of planar velocity start at ``start`` of theirs; those of an environment
+            grow by ``step`` of them after an episode whose tracking_lin_vel, summed over it and divided by
+            its time limit in steps, is above 0.8.
+    """
+
+    resampling_time: float = Field(10.0, gt=0)
+    heading_command: bool = True
+    zero_probability: float = Field(0.05, ge=0, le=1)
+    smallest: float = Field(0.2, ge=0)
+    curriculum: bool = False
+    start: float = Field(0.5, ge=0, le=1)
+    step: float = Field(0.1, gt=0, le=1)
+    ranges: CommandRanges = CommandRanges()
+
+
+class RewardScales(Section):
+    """Weight of every reward term, per second; 0: the term is not computed."""
+
+    termination: float = 0.0
+    tracking_lin_vel: float = 1.0
+    tracking_ang_vel: float = 0.5
+    lin_vel_z: float = -2.0
+    ang_vel_xy: float = -0.05
+    orientation: float = 0.0
+    base_height: float = 0.0
+    torques: float = -0.0002
+    dof_vel: float = 0.0
+    dof_acc: float = -2.5e-7
+    dof_pos_limits: float = -10.0
+    dof_vel_limits: float = 0.0
+    torque_limits: float = 0.0
+    action_rate: float = -0.01
+    feet_air_time: float = 1.0
+    collision: float = -1.0
+    feet_stumble: float = 0.0
+    feet_contact_forces: float = 0.0
+    stand_still: float = 0.0
+
+
+class RewardsConfig(Section):
+    """Reward terms and what they are measured by.
+
+    Attributes:
+        scales: the weights.
+        only_positive_rewards: the sum is at least 0, before the term ``termination``.
+        tracking_sigma: tracking = exp(-error^2 / tracking_sigma).
+        soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: share of a limit beyond which is penalised.
+        base_height_target: in m.
+        max_contact_force: in N.
+    """
+
+    scales: RewardScales = RewardScales()
+    only_positive_rewards: bool = True
+    tracking_sigma: float = Field(0.25, gt=0)
+    soft_dof_pos_limit: float = Field(0.9, gt=0, le=1)
+    soft_dof_vel_limit: float = Field(1.0, gt=0, le=1)
+    soft_torque_limit: float = Field(1.0, gt=0, le=1)
+    base_height_target: float = Field(0.25, gt=0)
+    max_contact_force: float = Field(100.0, ge=0)
+
+
+class DomainRandConfig(Section):
+    """What differs between environments.
+
+    Attributes:
+        friction_range: of the ground; null: MuJoCo's 1.
+        added_mass_range: kg on the base.
+        com_displacement_range: m that the base's centre of mass is moved along each axis.
+        motor_strength_range, stiffness_range, damping_range: factors of every motor's torque and of the gains.
+        each_episode: draw anew for every episode; else once for each environment.
+        push_interval_s: seconds from one push to the next; null: none.
+        max_push_vel_xy: m/s, the greatest change of velocity along an axis.
+    """
+
+    friction_range: Frictions | None = (0.5, 1.25)
+    added_mass_range: Range | None = None
+    com_displacement_range: Range | None = None
+    motor_strength_range: Factors | None = None
+    stiffness_range: Factors | None = None
+    damping_range: Factors | None = None
+    each_episode: bool = False
+    push_interval_s: float | None = Field(15.0, gt=0)
+    max_push_vel_xy: float = Field(1.0, ge=0)
+
+
+class NoiseScales(Section):
+    """Greatest error of each measurement, in its own unit."""
+
+    lin_vel: float = Field(0.1, ge=0)
+    ang_vel: float = Field(0.2, ge=0)
+    gravity: float = Field(0.05, ge=0)
+    dof_pos: float = Field(0.01, ge=0)
+    dof_vel: float = Field(1.5, ge=0)
+
+
+class NoiseConfig(Section):
+    """Uniform noise of the component ``proprioception``; ``noise_level`` multiplies all of it."""
+
+    add_noise: bool = True
+    noise_level: float = Field(1.0, ge=0)
+    noise_scales: NoiseScales = NoiseScales()
+
+
+class ObsScales(Section):
+    """Factors by which observations are multiplied."""
+
+    lin_vel: float = 2.0
+    ang_vel: float = 0.25
+    dof_pos: float = 1.0
+    dof_vel: float = 0.05
+
+
+class NormalizationConfig(Section):
+    """Scales of the observations, and the size at which observations and actions are clipped."""
+
+    obs_scales: ObsScales = ObsScales()
+    clip_observations: float = Field(100.0, gt=0)
+    clip_actions: float = Field(100.0, gt=0)
+
+
+class EpisodeConfig(Section):
+    """Episodes and how they start and end.
+
+    Attributes:
+        episode_length_s: time limit in seconds.
+        start_length_s: an environment's first time limit; it grows by half after every episode
+            that reaches it; null: the whole limit from the start.
+        max_tilt: rad from upright beyond which it has fallen; null: none.
+        min_height: m of the base under which it has fallen; null: none.
+        joint_noise: the joints start at their default angle times 1 +- this.
+        velocity_noise: the base starts with velocities up to this, in m/s and rad/s.
+    """
+
+    episode_length_s: float = Field(20.0, gt=0)
+    start_length_s: float | None = Field(None, gt=0)
+    max_tilt: float | None = Field(1.0, gt=0)
+    min_height: float | None = None
+    joint_noise: float = Field(0.2, ge=0, lt=1)
+    velocity_noise: float = Field(0.3, ge=0)
+
+
+class LeggedConfig(Section):
+    """All of a legged environment."""
+
+    robot: RobotConfig = RobotConfig()
+    sim: SimConfig = SimConfig()
+    control: ControlConfig = ControlConfig()
+    commands: CommandsConfig = CommandsConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    domain_rand: DomainRandConfig = DomainRandConfig()
+    noise: NoiseConfig = NoiseConfig()
+    normalization: NormalizationConfig = NormalizationConfig()
+    episode: EpisodeConfig = EpisodeConfig()

@@ -1,0 +1,247 @@
+"""Velocity-tracking legged robots on MuJoCo MJX, in the manner of legged_gym."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from strl_jax.envs.base import Env, where
+from strl_jax.envs.legged import commands, observations, randomize, rewards, robot
+from strl_jax.envs.legged.config import LeggedConfig
+from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
+from strl_jax.types import Array, EnvState, Obs
+
+
+@struct.dataclass
+class Legged:
+    """All that goes from step to step; leaves [B, ...]."""
+
+    motion: Motion
+    variation: Variation
+    command: Array  # [B, 5], the draw of commands.draw
+    command_level: Array  # [B], see commands.velocity
+    limit: Array  # int32[B], steps of this environment's episodes
+    age: Array  # int32[B], steps since the reset
+    tracking: Array  # [B], sum of exp(-error^2 / sigma) over the episode
+    action: Array  # [B, A], the last
+    feet: Array  # [B, F, 3], in the world
+    contact: Array  # bool[B, F]
+    air_time: Array  # [B, F], seconds since each foot was on the ground
+    key: Array  # PRNG key[B]
+
+
+class LeggedEnv(Env):
+    """``legged:flat`` in a config: a robot on flat ground that has to follow commanded velocities.
+
+    Args:
+        config: the environment; see ``LeggedConfig``.
+
+    Raises:
+        ValueError: the robot's file, names or numbers do not fit, a delay above one control step, or a
+            first time limit above the whole.
+    """
+
+    def __init__(self, config: LeggedConfig | None = None):
+        self.config = config = LeggedConfig() if config is None else config
+        self.robot = robot.load(config.robot, config.control, config.sim)
+        self.dt = config.sim.dt * config.control.decimation
+        self.action_size = len(self.robot.dof)
+        self.episode_length = max(1, round(config.episode.episode_length_s / self.dt))
+        self.observation_shapes = observations.shapes(self.action_size, len(self.robot.feet))
+        forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
+        self.physics = Physics(self.robot, config.control.action_scale, config.control.decimation, forces)
+        # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
+        self._advance, self._places = jax.jit(jax.vmap(self.physics.advance)), jax.jit(jax.vmap(self.physics.places))
+        velocity = np.full(self.action_size, config.robot.velocity_limit)
+        r = self.robot
+        self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
+        _check(config, self.dt)
+
+    def reset(self, key: Array) -> EnvState:
+        """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
+        batch, first = key.shape[0], self.config.episode.start_length_s
+        start_key, vary_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 4), out_axes=1)(key)
+        motion, feet, contact = jax.vmap(self._start)(start_key)
+        rand, delay = self.config.domain_rand, self.config.control.delay
+        limit = self.episode_length if first is None else max(1, round(first / self.dt))
+        state = Legged(
+            motion=motion,
+            variation=jax.vmap(lambda k: randomize.variation(rand, delay, self.action_size, k))(vary_key),
+            command=commands.draw(command_key),
+            command_level=jnp.full(batch, commands.first_level(self.config.commands), jnp.float32),
+            limit=jnp.full(batch, limit, jnp.int32),
+            age=jnp.zeros(batch, jnp.int32),
+            tracking=jnp.zeros(batch),
+            action=jnp.zeros((batch, self.action_size)),
+            feet=feet,
+            contact=contact,
+            air_time=jnp.zeros(contact.shape),
+            key=next_key,
+        )
+        no = jnp.zeros(batch, bool)
+        return EnvState(state, self.observe(state), jnp.zeros(batch), no, no, {}, {})
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        """One control step. Rewards see the command that was acted on; a new one is drawn after them."""
+        old: Legged = state.physics
+        most = self.config.normalization.clip_actions
+        action = jnp.clip(action, -most, most)
+        push_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 3), out_axes=1)(old.key)
+        motion, torque, force = self._advance(old.motion, old.variation, action, old.action)
+        places = self._places(motion)
+        age = old.age + 1
+        terminated = self._fallen(motion, places)
+        quantities = self._quantities(old, motion, places, torque, force, action, terminated)
+        reward, terms = rewards.total(self.config.rewards, self._limits, quantities, self.dt)
+
+        tracking = rewards.TERMS["tracking_lin_vel"](quantities, self.config.rewards, self._limits)
+        every = max(1, round(self.config.commands.resampling_time / self.dt))
+        linear = randomize.push(self.config.domain_rand, self.dt, push_key, age, motion.qvel[:, :3])
+        new = old.replace(
+            motion=motion.replace(qvel=motion.qvel.at[:, :3].set(linear)),
+            command=where(age % every == 0, commands.draw(command_key), old.command),
+            age=age,
+            tracking=old.tracking + tracking,
+            action=action,
+            feet=places.feet,
+            contact=places.contact,
+            air_time=jnp.where(places.contact, 0.0, old.air_time + self.dt),
+            key=next_key,
+        )
+        return EnvState(
+            physics=new,
+            obs=self.observe(new),
+            reward=reward,
+            terminated=terminated,
+            timeout=age >= old.limit,
+            metrics=terms | self._measured(quantities, new),
+            extras={},
+        )
+
+    def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
+        """``fresh`` where ``done``, but an environment keeps its curriculum and, if so configured, its variation."""
+        old, new = state.physics, where(done, fresh.physics, state.physics)
+        level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
+        longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
+        new = new.replace(
+            command_level=jnp.where(done, level, old.command_level),
+            limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
+        )
+        if not self.config.domain_rand.each_episode:
+            new = new.replace(variation=old.variation)
+        return state.replace(physics=new, obs=where(done, self.observe(new), state.obs))
+
+    def simulator(self) -> tuple[Callable, Callable]:
+        """MJX alone: a control step without rewards, commands and observations."""
+
+        def step(state: EnvState, action: Array) -> EnvState:
+            old = state.physics
+            motion, _, _ = self._advance(old.motion, old.variation, action, action)
+            return state.replace(physics=old.replace(motion=motion))
+
+        return self.reset, step
+
+    def observe(self, state: Legged) -> Obs:
+        """All components ``[B, ...]``: a function of the state alone, the noise of its key."""
+        config, r = self.config, self.robot
+        lin_vel, ang_vel, gravity = body_velocities(state.motion)
+        joints, rates = state.motion.qpos[:, r.qpos], state.motion.qvel[:, r.dof]
+        command = commands.velocity(config.commands, state.command, state.command_level, yaw(state.motion))
+        base = state.motion.qpos[:, None, :3]
+        feet = rotate_back(state.motion.qpos[:, None, 3:7], state.feet - base)
+        noise_key = jax.vmap(lambda k: jax.random.fold_in(k, 0))(state.key)
+        obs = {
+            "proprioception": observations.proprioception(
+                config, lin_vel, ang_vel, gravity, command, joints - r.default, rates, state.action, noise_key
+            ),
+            "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, state.motion.qpos[:, 2]),
+            **observations.privileged(config, lin_vel, state.contact, state.variation),
+        }
+        return {name: obs[name].astype(jnp.float32) for name in self.observation_shapes}
+
+    def _start(self, key: Array) -> tuple[Motion, Array, Array]:
+        joint_key, yaw_key, speed_key = jax.random.split(key, 3)
+        episode = self.config.episode
+        noise = jax.random.uniform(joint_key, (self.action_size,), minval=-1.0, maxval=1.0)
+        joints = jnp.clip(self.robot.default * (1 + episode.joint_noise * noise), self.robot.lower, self.robot.upper)
+        turn = jax.random.uniform(yaw_key, minval=-jnp.pi, maxval=jnp.pi)
+        motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), turn)
+        most = episode.velocity_noise
+        speed = jax.random.uniform(speed_key, (6,), minval=-most, maxval=most)
+        return motion.replace(qvel=motion.qvel.at[:6].set(speed)), feet, contact
+
+    def _fallen(self, motion: Motion, places: Places) -> Array:
+        episode, fallen = self.config.episode, places.failed
+        if episode.max_tilt is not None:
+            fallen |= -body_velocities(motion)[2][:, 2] < jnp.cos(episode.max_tilt)
+        if episode.min_height is not None:
+            fallen |= motion.qpos[:, 2] < episode.min_height
+        return fallen
+
+    def _quantities(
+        self, old: Legged, motion: Motion, places: Places, torque, force, action, terminated
+    ) -> rewards.Quantities:
+        lin_vel, ang_vel, gravity = body_velocities(motion)
+        rates = motion.qvel[:, self.robot.dof]
+        return rewards.Quantities(
+            lin_vel=lin_vel,
+            ang_vel=ang_vel,
+            gravity=gravity,
+            height=motion.qpos[:, 2],
+            joint_pos=motion.qpos[:, self.robot.qpos],
+            joint_vel=rates,
+            joint_acc=(rates - old.motion.qvel[:, self.robot.dof]) / self.dt,
+            torque=torque,
+            action=action,
+            last_action=old.action,
+            command=commands.velocity(self.config.commands, old.command, old.command_level, yaw(old.motion)),
+            landed=places.contact & ~old.contact,
+            air_time=old.air_time + self.dt,
+            foot_force=force,
+            collisions=places.collisions,
+            terminated=terminated,
+        )
+
+    def _measured(self, q: rewards.Quantities, state: Legged) -> dict[str, Array]:
+        """What the log shows beside the reward terms: errors in m/s and rad/s, and the curricula."""
+        measured = {
+            "lin_vel_error": jnp.linalg.norm(q.command[:, :2] - q.lin_vel[:, :2], axis=-1),
+            "ang_vel_error": jnp.abs(q.command[:, 2] - q.ang_vel[:, 2]),
+        }
+        if self.config.commands.curriculum:
+            measured["command_level"] = state.command_level
+        if self.config.episode.start_length_s is not None:
+            measured["episode_limit"] = state.limit * self.dt
+        return measured
+
+
+def body_velocities(motion: Motion) -> tuple[Array, Array, Array]:
+    """Linear and angular velocity and gravity's direction in the base's frame, ``[B, 3]`` each."""
+    turn = motion.qpos[:, 3:7]
+    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0]), (*turn.shape[:1], 3))
+    return rotate_back(turn, motion.qvel[:, :3]), motion.qvel[:, 3:6], rotate_back(turn, down)
+
+
+def rotate_back(turn: Array, vector: Array) -> Array:
+    """World vector ``[..., 3]`` in the frame that the unit quaternion ``[..., 4]`` (w first) turns."""
+    w, axis = turn[..., :1], turn[..., 1:]
+    axis = jnp.broadcast_to(axis, vector.shape)
+    cross = 2 * jnp.cross(axis, vector)
+    return vector - w * cross + jnp.cross(axis, cross)
+
+
+def yaw(motion: Motion) -> Array:
+    """Heading of the base ``[B]``, rad."""
+    w, x, y, z = jnp.moveaxis(motion.qpos[:, 3:7], -1, 0)
+    return jnp.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
+def _check(config: LeggedConfig, dt: float) -> None:
+    low, high = config.control.delay
+    if low < 0 or high > dt:
+        raise ValueError(f"control.delay: {[low, high]} is not allowed; it must lie in [0, {dt:g}], one control step")
+    first, whole = config.episode.start_length_s, config.episode.episode_length_s
+    if first is not None and first > whole:
+        raise ValueError(f"episode.start_length_s: {first:g} is not allowed; it must be <= {whole:g}")

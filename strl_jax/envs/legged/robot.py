@@ -1,0 +1,184 @@
+"""A quadruped's MuJoCo model: our own, or any other MJCF by the names of its parts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
+
+GEOM, BODY, JOINT = mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_BODY, mujoco.mjtObj.mjOBJ_JOINT
+GROUND = "strl_jax_ground"
+
+
+@dataclass(frozen=True, eq=False)
+class Robot:
+    """A compiled model with the numbers that control and rewards need, joints in the config's order.
+
+    Attributes:
+        model: MuJoCo's model: free base, hinge joints, no actuators, one ground plane.
+        ground, base: index of the ground's geom and of the base's body.
+        feet: geom indices [F]; ``foot_radius`` [F] in m.
+        qpos, dof: addresses of the joints [A] in positions and velocities.
+        default, stiffness, damping, torque_limit, lower, upper: [A].
+        penalized, terminal: groups of geoms, one for each body, whose touching the ground counts.
+    """
+
+    model: mujoco.MjModel
+    ground: int
+    base: int
+    feet: np.ndarray
+    foot_radius: np.ndarray
+    qpos: np.ndarray
+    dof: np.ndarray
+    default: np.ndarray
+    stiffness: np.ndarray
+    damping: np.ndarray
+    torque_limit: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    penalized: tuple[np.ndarray, ...]
+    terminal: tuple[np.ndarray, ...]
+
+
+def load(config: RobotConfig, control: ControlConfig, sim: SimConfig) -> Robot:
+    """The robot of a config.
+
+    Raises:
+        ValueError: one line that begins with the config's key: no such file, not MJCF, a body, geom or joint
+            that the model lacks, joints that are not all of its joints, or a joint without an angle, gain or limit.
+    """
+    spec = _read(config.path)
+    original = _compiled(spec, config.path)
+    joints = _joints(original, config)
+    feet = np.array([_index(original, GEOM, name, "feet") for name in config.feet])
+    limits = _torque_limits(original, joints, config)
+    model = _compiled(_prepared(spec, config, sim), config.path)
+    ranges = np.where(model.jnt_limited[joints, None] > 0, model.jnt_range[joints], [-np.inf, np.inf])
+    return Robot(
+        model=model,
+        ground=_index(model, GEOM, GROUND, "path"),
+        base=_index(model, BODY, config.base, "base"),
+        feet=np.array([_index(model, GEOM, name, "feet") for name in config.feet]),
+        foot_radius=original.geom_size[feet, 0],
+        qpos=model.jnt_qposadr[joints],
+        dof=model.jnt_dofadr[joints],
+        default=_by_name(config.default_joint_angles, config.joints, "robot.default_joint_angles"),
+        stiffness=_by_name(control.stiffness, config.joints, "control.stiffness"),
+        damping=_by_name(control.damping, config.joints, "control.damping"),
+        torque_limit=limits,
+        lower=ranges[:, 0],
+        upper=ranges[:, 1],
+        penalized=_geoms(model, config.penalize_contacts_on, "penalize_contacts_on", config.feet),
+        terminal=_geoms(model, config.terminate_after_contacts_on, "terminate_after_contacts_on", config.feet),
+    )
+
+
+def _read(path: str | None) -> mujoco.MjSpec:
+    if path is None:
+        return mujoco.MjSpec.from_string(resources.files(__package__).joinpath("quadruped.xml").read_text())
+    if not Path(path).is_file():
+        raise ValueError(f"robot.path: {path}: no such file")
+    try:
+        return mujoco.MjSpec.from_file(path)
+    except ValueError as error:
+        raise ValueError(f"robot.path: {path} is not MJCF: {' '.join(str(error).split())}") from None
+
+
+def _compiled(spec: mujoco.MjSpec, path: str | None) -> mujoco.MjModel:
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise ValueError(f"robot.path: {path} does not compile: {' '.join(str(error).split())}") from None
+
+
+def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig) -> mujoco.MjSpec:
+    """The model without actuators and self-collision, on a plane that its feet touch."""
+    for item in [*spec.actuators, *spec.sensors, *spec.keys, *spec.pairs]:
+        spec.delete(item)
+    primitive = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX)
+    priority = 0
+    for geom in spec.geoms:
+        touches = geom.name in config.feet
+        if config.collide and geom.type in primitive and geom.parent.name != "world":
+            touches |= geom.contype > 0 or geom.conaffinity > 0
+        geom.contype, geom.conaffinity = 0, int(touches)
+        priority = max(priority, geom.priority + 1)
+    plane = mujoco.mjtGeom.mjGEOM_PLANE
+    ground = spec.worldbody.add_geom(name=GROUND, type=plane, size=[0, 0, 1], contype=1, conaffinity=0)
+    ground.priority = priority  # its friction is the contact's
+    ground.condim = 3
+    option = spec.option
+    option.timestep, option.iterations, option.ls_iterations = sim.dt, sim.iterations, sim.ls_iterations
+    option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtSolver.mjSOL_NEWTON
+    option.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
+    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
+    return spec
+
+
+def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
+    base = _index(model, BODY, config.base, "base")
+    first = model.body_jntadr[base]
+    if first != 0 or model.jnt_type[0] != mujoco.mjtJoint.mjJNT_FREE:
+        raise ValueError(f"robot.base: {config.base} does not carry the model's first joint, a free one")
+    joints = np.array([_index(model, JOINT, name, "joints") for name in config.joints])
+    if len(set(config.joints)) < len(config.joints):
+        raise ValueError(f"robot.joints: one of them stands twice: {', '.join(config.joints)}")
+    for name, joint in zip(config.joints, joints, strict=True):
+        if model.jnt_type[joint] != mujoco.mjtJoint.mjJNT_HINGE:
+            raise ValueError(f"robot.joints: {name} is not a hinge joint")
+    if len(joints) != model.njnt - 1:
+        lacking = [name for name in _names(model, JOINT)[1:] if name not in config.joints]
+        raise ValueError(
+            f"robot.joints: {len(joints)} are named, the model has {model.njnt - 1}; lacking: {', '.join(lacking)}"
+        )
+    return joints
+
+
+def _torque_limits(model: mujoco.MjModel, joints: np.ndarray, config: RobotConfig) -> np.ndarray:
+    """Nm for each joint: the config's, else the smallest that its actuators and the joint itself have."""
+    if config.torque_limit is not None:
+        return _by_name(config.torque_limit, config.joints, "robot.torque_limit")
+    limits = np.where(model.jnt_actfrclimited[joints] > 0, model.jnt_actfrcrange[joints, 1], np.inf)
+    for actuator in np.flatnonzero(model.actuator_forcelimited):
+        limits[joints == model.actuator_trnid[actuator, 0]] = model.actuator_forcerange[actuator, 1]
+    for name in np.array(config.joints)[np.isinf(limits)]:
+        raise ValueError(f"robot.torque_limit: it must be given: the model has none for {name}")
+    return limits
+
+
+def _by_name(value: float | Mapping[str, float], joints: Iterable[str], key: str) -> np.ndarray:
+    """One number for each joint; of the parts of its name that the mapping has, the last counts."""
+    if not isinstance(value, Mapping):
+        return np.array([value for _ in joints], np.float64)
+    numbers = []
+    for joint in joints:
+        fitting = [number for part, number in value.items() if part in joint]
+        if not fitting:
+            raise ValueError(f"{key}: nothing in it fits the joint {joint}; it has {', '.join(value) or 'nothing'}")
+        numbers.append(fitting[-1])
+    return np.array(numbers, np.float64)
+
+
+def _geoms(model: mujoco.MjModel, bodies: Iterable[str], key: str, feet: Iterable[str]) -> tuple[np.ndarray, ...]:
+    """Geoms of each body that are no feet."""
+    excluded = [_index(model, GEOM, name, "feet") for name in feet]
+    indices = [_index(model, BODY, name, key) for name in bodies]
+    return tuple(np.setdiff1d(np.flatnonzero(model.geom_bodyid == body), excluded) for body in indices)
+
+
+def _index(model: mujoco.MjModel, kind: mujoco.mjtObj, name: str, key: str) -> int:
+    index = mujoco.mj_name2id(model, kind, name)
+    if index < 0:
+        word = {GEOM: "geom", BODY: "body", JOINT: "joint"}[kind]
+        known = ", ".join(name for name in _names(model, kind) if name) or "none with a name"
+        raise ValueError(f"robot.{key}: the model has no {word} {name!r}; it has {known}")
+    return index
+
+
+def _names(model: mujoco.MjModel, kind: mujoco.mjtObj) -> list[str]:
+    count = {GEOM: model.ngeom, BODY: model.nbody, JOINT: model.njnt}[kind]
+    return [mujoco.mj_id2name(model, kind, index) or "" for index in range(count)]

@@ -1,0 +1,228 @@
+"""The quadruped's model, another robot by its names, and names that do not fit."""
+
+import re
+
+import mujoco
+import numpy as np
+import pytest
+
+from strl_jax import registry
+from strl_jax.config import ConfigError, EnvConfig
+from strl_jax.envs.legged import robot
+from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
+
+# Two legs of one joint each; a hinge of the left leg stands first in the file.
+BIPED = """
+<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <body name="body" pos="0 0 1">
+      <freejoint/>
+      <geom name="shell" type="box" size="0.1 0.2 0.05" mass="2"/>
+      <body name="left" pos="0 0.2 0">
+        <joint name="left_joint" type="{kind}" axis="0 1 0" {range}/>
+        <geom name="left_foot" type="sphere" size="0.03" pos="0 0 -0.5" mass="0.5"/>
+      </body>
+      <body name="right" pos="0 -0.2 0">
+        <joint name="right_joint" axis="0 1 0"/>
+        <geom name="right_foot" type="sphere" size="0.04" pos="0 0 -0.5" mass="0.5"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="right_joint" forcerange="-7 7" kp="3"/>
+    <position joint="left_joint" forcerange="-9 9" kp="3"/>
+  </actuator>
+  <sensor><framequat objtype="body" objname="body"/></sensor>
+  <keyframe><key qpos="0 0 1 1 0 0 0 0 0" ctrl="0 0"/></keyframe>
+</mujoco>
+"""
+NAMES = {
+    "base": "body",
+    "joints": ("right_joint", "left_joint"),
+    "feet": ("right_foot", "left_foot"),
+    "penalize_contacts_on": ("left",),
+    "terminate_after_contacts_on": ("body",),
+    "default_joint_angles": {"joint": 0.1, "left": 0.2},
+}
+
+
+def load(**config):
+    return robot.load(RobotConfig(**config), ControlConfig(), SimConfig())
+
+
+@pytest.fixture
+def biped(tmp_path):
+    path = tmp_path / "biped.xml"
+    path.write_text(BIPED.format(kind="hinge", range='range="-1 2"'))
+    return str(path)
+
+
+def test_the_quadruped():
+    ours = load()
+    # trunk + 4 x (hip + thigh + calf + foot)
+    assert ours.model.body_mass.sum() == pytest.approx(4.713 + 4 * (0.696 + 1.013 + 0.166 + 0.06))
+    names = [mujoco.mj_id2name(ours.model, mujoco.mjtObj.mjOBJ_JOINT, joint) for joint in range(1, 13)]
+    assert names == [f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")]
+    assert ours.qpos.tolist() == list(range(7, 19))  # after the base's 3 + 4
+    assert ours.dof.tolist() == list(range(6, 18))
+    np.testing.assert_allclose(ours.default[:6], [-0.1, 0.8, -1.5, 0.1, 0.8, -1.5])
+    np.testing.assert_allclose(ours.default[6:], [-0.1, 1.0, -1.5, 0.1, 1.0, -1.5])
+    assert (ours.default > ours.lower).all()
+    assert (ours.default < ours.upper).all()
+    assert (ours.torque_limit == 33.5).all()
+
+
+def test_the_legs_are_where_their_names_say():
+    model = load().model
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    for name, x, y in (("FR", 1, -1), ("FL", 1, 1), ("RR", -1, -1), ("RL", -1, 1)):
+        np.testing.assert_allclose(data.body(f"{name}_hip").xpos[:2], [x * 0.183, y * 0.047])
+        # Legs at angle 0 hang straight down: trunk, less thigh and calf.
+        np.testing.assert_allclose(data.geom(f"{name}_foot").xpos, [x * 0.183, y * (0.047 + 0.0838), 0.32 - 0.4])
+
+
+def test_another_robot_by_its_names(biped):
+    other = load(path=biped, **NAMES)
+    assert other.model.nu == 0
+    assert other.qpos.tolist() == [8, 7]  # right before left, though left stands first in the file
+    assert other.dof.tolist() == [7, 6]
+    assert other.default.tolist() == [0.1, 0.2]
+    assert other.torque_limit.tolist() == [7.0, 9.0]
+    assert other.lower.tolist() == [-np.inf, -1.0]
+    assert other.upper.tolist() == [np.inf, 2.0]
+    assert other.foot_radius.tolist() == [0.04, 0.03]
+    assert [geoms.size for geoms in other.penalized] == [0]  # the left leg is nothing but its foot
+    assert [geoms.size for geoms in other.terminal] == [1]
+    # The feet touch the ground; nothing else, and not each other.
+    touching = np.flatnonzero(other.model.geom_conaffinity)
+    assert sorted(touching) == sorted(other.feet)
+    assert np.flatnonzero(other.model.geom_contype).tolist() == [other.ground]
+
+
+def test_all_primitives_may_touch_the_ground(biped):
+    other = load(path=biped, collide=True, **NAMES)
+    assert other.model.geom_conaffinity.tolist().count(1) == 3
+
+
+def test_gains_by_the_parts_of_names():
+    ours = robot.load(RobotConfig(), ControlConfig(stiffness={"joint": 20.0, "calf": 30.0}, damping=0.7), SimConfig())
+    assert ours.stiffness.tolist() == [20.0, 20.0, 30.0] * 4
+    assert ours.damping.tolist() == [0.7] * 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"base": "trunk"}, "robot.base: the model has no body 'trunk'; it has world, body, left, right"),
+        ({"base": "left"}, "robot.base: left does not carry the model's first joint, a free one"),
+        (
+            {"joints": ("left_joint",)},
+            "robot.joints: 1 are named, the model has 2; lacking: right_joint",
+        ),
+        (
+            {"joints": ("left_joint", "left_joint")},
+            "robot.joints: one of them stands twice: left_joint, left_joint",
+        ),
+        (
+            {"joints": ("left_joint", "knee")},
+            "robot.joints: the model has no joint 'knee'; it has left_joint, right_joint",
+        ),
+        ({"feet": ("toe",)}, "robot.feet: the model has no geom 'toe'; it has shell, left_foot, right_foot"),
+        (
+            {"terminate_after_contacts_on": ("head",)},
+            "robot.terminate_after_contacts_on: the model has no body 'head'; it has world, body, left, right",
+        ),
+        (
+            {"default_joint_angles": {"left": 0.2}},
+            "robot.default_joint_angles: nothing in it fits the joint right_joint; it has left",
+        ),
+    ],
+)
+def test_names_that_do_not_fit(biped, changes, expected):
+    with pytest.raises(ValueError, match=re.escape(expected)) as caught:
+        load(path=biped, **NAMES | changes)
+    assert str(caught.value) == expected
+
+
+def test_files_that_do_not_fit(tmp_path):
+    path = tmp_path / "robot.xml"
+    with pytest.raises(ValueError, match=r"^robot\.path: .*robot\.xml: no such file$"):
+        load(path=str(path))
+    path.write_text("<mujoco><nonsense/></mujoco>")
+    with pytest.raises(ValueError, match=r"^robot\.path: .*robot\.xml is not MJCF: .*nonsense.*$"):
+        load(path=str(path))
+    path.write_text(BIPED.format(kind="slide", range=""))
+    with pytest.raises(ValueError, match=r"^robot\.joints: left_joint is not a hinge joint$"):
+        load(path=str(path), **NAMES)
+    path.write_text(re.sub('forcerange="-7 7"', "", BIPED.format(kind="hinge", range="")))
+    with pytest.raises(
+        ValueError, match=r"^robot\.torque_limit: it must be given: the model has none for right_joint$"
+    ):
+        load(path=str(path), **NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "expected"),
+    [
+        ("legged:flt", {}, "env.name: 'legged:flt' is not allowed; unknown legged environment 'flt'; known: flat"),
+        ("legged:flat", {"reward": {}}, "env.kwargs.reward: unknown key; nearest is rewards"),
+        (
+            "legged:flat",
+            {"rewards": {"scales": {"torque": 1.0}}},
+            "env.kwargs.rewards.scales.torque: unknown key; nearest is torques",
+        ),
+        (
+            "legged:flat",
+            {"commands": {"ranges": {"lin_vel_x": [1.0, -1.0]}}},
+            "env.kwargs.commands.ranges.lin_vel_x: [1.0, -1.0] is not allowed; "
+            "the first number must not be above the second",
+        ),
+        (
+            "legged:flat",
+            {"domain_rand": {"stiffness_range": [0.0, 1.0]}},
+            "env.kwargs.domain_rand.stiffness_range: [0.0, 1.0] is not allowed; both numbers must be above 0",
+        ),
+        (
+            "legged:flat",
+            {"domain_rand": {"friction_range": [0.0, 1.0]}},
+            "env.kwargs.domain_rand.friction_range: [0.0, 1.0] is not allowed; both numbers must be at least 0.01",
+        ),
+        (
+            "legged:flat",
+            {"control": {"decimation": 0}},
+            "env.kwargs.control.decimation: 0 is not allowed; it must be >= 1",
+        ),
+        (
+            "legged:flat",
+            {"control": {"delay": [0.0, 0.03]}},
+            "env.kwargs.control.delay: [0.0, 0.03] is not allowed; it must lie in [0, 0.02], one control step",
+        ),
+        (
+            "legged:flat",
+            {"episode": {"start_length_s": 30.0}},
+            "env.kwargs.episode.start_length_s: 30 is not allowed; it must be <= 20",
+        ),
+        (
+            "legged:flat",
+            {"robot": {"feet": ["toe"]}},
+            "env.kwargs.robot.feet: the model has no geom 'toe'; it has trunk, FR_hip, ",
+        ),
+    ],
+)
+def test_one_line_for_each_fault_of_a_config(name, kwargs, expected):
+    with pytest.raises(ConfigError) as caught:
+        registry.make_env(EnvConfig(name=name, kwargs=kwargs))
+    assert str(caught.value).startswith(expected)
+    assert len(caught.value.lines) == 1
+
+
+def test_a_config_as_yaml_gives_it():
+    kwargs = {"control": {"stiffness": {"joint": "2e1", "calf": 30}, "delay": [0, 0.01]}, "commands": {"step": "5e-2"}}
+    env = registry.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
+    assert env.robot.stiffness.tolist() == [20.0, 20.0, 30.0] * 4
+    assert env.config.control.delay == (0.0, 0.01)
+    assert env.config.commands.step == 0.05
+    assert env.dt == pytest.approx(0.02)
+    assert env.episode_length == 1000  # 20 s
