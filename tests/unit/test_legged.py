@@ -30,6 +30,7 @@ from strl_jax.envs.legged.env import LeggedEnv, body_velocities, yaw
 from strl_jax.envs.legged.physics import Motion
 from strl_jax.sharding import make_mesh
 
+pytestmark = pytest.mark.slow  # MJX takes a minute to compile
 B = 4
 MASS = 4.713 + 4 * (0.696 + 1.013 + 0.166 + 0.06)
 FORCE = 1e-4  # weight of the contact forces, which are penalised from 0 N on
@@ -423,7 +424,6 @@ def test_torques_that_break_the_simulator_poison_no_run():
     assert all(m["update"]["skipped"] == 0 for m in metrics)
 
 
-@pytest.mark.slow
 def test_twenty_iterations_of_sixteen_robots():
     metrics, state = train(LeggedEnv(), 16, 20)
     assert sum(m["invalid"] for m in metrics) == 0
