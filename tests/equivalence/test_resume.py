@@ -158,6 +158,7 @@ def never(folder, config):
     return folder / "never", code
 
 
+@pytest.mark.slow
 def test_second_signal_ends_a_compilation(never):
     assert never[1] == 128 + signal.SIGINT
 

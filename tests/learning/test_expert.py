@@ -162,6 +162,7 @@ def test_what_counts_as_style_changes_with_every_iteration(two_actions):
     assert (abs(after - before) > 1e-3).all()
 
 
+@pytest.mark.slow
 def test_gait_that_no_reward_asks_for():
     env = EpisodeEnv(probe.make("gait"), 8)
     phases = Segments.select_from(env.env.observation_shapes, ["phase"])

@@ -317,6 +317,7 @@ def test_broken_environments_are_contained(compat, memory):
         assert state.stats["amp"].count == 2 * valid
 
 
+@pytest.mark.slow
 def test_replay_is_what_the_discriminator_learns_from():
     """A replay of zeros alone: the mean score of the policy's states is that of 0, whatever the minibatch holds."""
     algorithm = make_algorithm(amp_replay_size=T, discriminator_loss_coef=0.0)
@@ -349,6 +350,7 @@ class Extras:
     action: None = None
 
 
+@pytest.mark.slow
 def test_termination_ends_episodes_early():
     """With a threshold of 1 every step ends its episode, with one of 0 the time limit of five steps does."""
     finished = {}

@@ -425,6 +425,7 @@ sys.exit(launch.guarded(command, ""))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line(tmp_path):
     """Orbax logs a page for each of its threads, TensorStore prints a trace for each file."""
     done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=False)
@@ -444,6 +445,7 @@ for i in range(start + 1, start + 100_000):
 """
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_a_checkpoint_that_restores(tmp_path):
     target = {"train": {"w": jnp.zeros((128, 128)), "i": jnp.int32(0)}}
     newest = 0
@@ -494,6 +496,7 @@ run.close()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_reads(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

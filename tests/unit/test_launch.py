@@ -82,6 +82,7 @@ def test_python_warnings_are_told_without_their_source(capsys):
     assert warnings.showwarning is shown
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads():
     """As in ``| head -1``."""
     code = "import sys; from strl_jax.runners import launch; sys.exit(launch.guarded(lambda: print('a') or 0, ''))"

@@ -507,6 +507,7 @@ def test_a_damaged_run_teaches_nobody(plain, tmp_path, capsys):
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.slow
 def test_a_teacher_that_moves_or_changes_before_a_resume(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = walk_file(tmp_path)

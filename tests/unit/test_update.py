@@ -144,7 +144,9 @@ def collect_and_update(compat):
     return algorithm, states, data, batch
 
 
-@COMPATS
+@pytest.mark.parametrize(
+    "compat", [Compat(), pytest.param(Compat.st_rl(), marks=pytest.mark.slow)], ids=["default", "st_rl"]
+)
 def test_statistics_and_ratio(compat):
     algorithm, (before, collected, trained, after), data, batch = collect_and_update(compat)
     valid = data.steps.valid
