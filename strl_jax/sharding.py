@@ -30,13 +30,6 @@ def sharded(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(AXIS))
 
 
-def replicate_key(key: jax.Array, mesh: Mesh) -> jax.Array:
-    """A PRNG key, the same in every process, on all devices; ``device_put`` reaches only those of its process."""
-    data = np.asarray(jax.random.key_data(key))
-    placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda index: data[index])
-    return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(key))
-
-
 def replicate(tree, mesh: Mesh):
     """Host arrays, the same in every process, on all devices."""
 
@@ -45,6 +38,11 @@ def replicate(tree, mesh: Mesh):
         return jax.make_array_from_callback(value.shape, replicated(mesh), lambda index: value[index])
 
     return jax.tree.map(place, tree)
+
+
+def replicate_key(key: jax.Array, mesh: Mesh) -> jax.Array:
+    """A PRNG key, the same in every process, on all devices; ``device_put`` reaches only those of its process."""
+    return jax.random.wrap_key_data(replicate(jax.random.key_data(key), mesh), impl=jax.random.key_impl(key))
 
 
 def axis_size(axis_name: str | None) -> int:

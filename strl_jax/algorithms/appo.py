@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from strl_jax.algorithms import losses, minibatch, optimizers, ppo, schedules
 from strl_jax.algorithms import style as style_hook
 from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.hooks import LABELS
 from strl_jax.algorithms.ppo import Fraction, Positive, PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
-from strl_jax.algorithms.style import DISCRIMINATOR, LABELS, REPLAYED, Style
+from strl_jax.algorithms.style import DISCRIMINATOR, REPLAYED, Style
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -68,13 +69,6 @@ class AmpFields(BaseModel):
     task_reward_w: Annotated[float, Field(ge=0, le=1e30)] | None = None
     discriminator_termination_threshold: Fraction | None = None
     expert_file: Annotated[str, Field(min_length=1)] | None = None
-
-    @field_validator("discriminator_loss_coef", "mimic_loss_coef", "dagger_loss_coef")
-    @classmethod
-    def _loss_schedule_exists(cls, value):
-        if isinstance(value, dict):
-            schedules.make(value)
-        return value
 
 
 class APPOConfig(AmpFields, PPOConfig):

@@ -136,8 +136,7 @@ class Algorithm:
     def pack(self, stats: dict, obs: Obs, groups: tuple[str, ...] | None = None) -> dict[str, Array]:
         """Normalised, flat groups ``[..., D]`` of the components ``[..., *shape]``."""
         names = self.groups if groups is None else groups
-        eps = self.config.normalization_eps
-        return {name: normalizer.pack_group(self.groups[name], stats.get(name, {}), obs, eps) for name in names}
+        return normalizer.pack_groups(self.groups, names, stats, obs, self.config.normalization_eps)
 
     def update_obs_stats(self, stats: dict, obs: Obs, where: Array, axis_name: str | None) -> dict:
         """Statistics after the samples ``obs`` where ``where``; those of rewards and hooks stay."""

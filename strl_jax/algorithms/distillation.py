@@ -9,6 +9,7 @@ from strl_jax.algorithms import losses
 from strl_jax.types import Array
 
 LATENT_KINDS = ("real", "mse_sum", "l1", "tanh", "scaled_tanh")
+BOUNDED = ("tanh", "scaled_tanh")  # for values in [-1, 1]
 KINDS = (*LATENT_KINDS, "max_log_prob", "kl")
 
 
@@ -66,7 +67,7 @@ def statistics(
         literal: ``l1_before_tanh`` of the tangents, as in st_rl; else of the inverse
             tanh, with values kept far enough within (-1, 1) to stay finite.
     """
-    if kind not in ("tanh", "scaled_tanh"):
+    if kind not in BOUNDED:
         return {}
     before = jnp.tan if literal else _arctanh
     return {

@@ -5,7 +5,7 @@ from typing import Literal
 
 import chex
 import jax.numpy as jnp
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from strl_jax.algorithms import losses, schedules
 from strl_jax.algorithms.base import Outputs, Term
@@ -36,13 +36,6 @@ class EstimatorFields(BaseModel):
     estimator_loss_coef: Coefficient = 1.0
 
     adaptor_loss_coef: Coefficient = 1.0
-
-    @field_validator("estimator_loss_coef", "adaptor_loss_coef")
-    @classmethod
-    def _coefficient_exists(cls, value):
-        if isinstance(value, dict):
-            schedules.make(value)
-        return value
 
     @model_validator(mode="after")
     def _loss_exists(self):

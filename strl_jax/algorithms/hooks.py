@@ -6,6 +6,8 @@ from typing import Any
 
 from strl_jax.types import Array, Obs, TimeStep, Transition
 
+LABELS = "action_labels"  # the extra of what a teacher would have done
+
 
 def part_of(data: dict | None, name: str) -> Any:
     """The part ``name`` of what hooks need and nothing changes.

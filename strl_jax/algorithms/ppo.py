@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.rnd import RNDConfig
-from strl_jax.algorithms.schedules import Coefficient
+from strl_jax.algorithms.schedules import Coefficient, KnownSchedule
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -62,7 +62,7 @@ class PPOConfig(BaseModel):
     use_clipped_value_loss: bool = True
     clip_min_std: Positive | tuple[Positive, ...] = 1e-15
     optimizer_class_name: Literal["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD"] = "Adam"
-    schedule: Literal["fixed", "adaptive"] | dict[str, Any] = "fixed"
+    schedule: Annotated[Literal["fixed", "adaptive"] | dict[str, Any], KnownSchedule] = "fixed"
     desired_kl: Positive = 0.01
     empirical_normalization: bool = False
 
@@ -72,13 +72,6 @@ class PPOConfig(BaseModel):
     normalize_rewards: bool = False
     normalized_reward_clamp_value: Positive = 5.0
     rnd_cfg: RNDConfig | None = None
-
-    @field_validator("value_loss_coef", "entropy_coef", "surrogate_loss_coef", "schedule")
-    @classmethod
-    def _schedule_exists(cls, value):
-        if isinstance(value, dict):
-            schedules.make(value)
-        return value
 
 
 class EstimatorPPOConfig(estimator.EstimatorFields, PPOConfig):

@@ -54,13 +54,6 @@ class RNDConfig(BaseModel):
 
     max_grad_norm: float = Field(1.0, ge=1e-30, le=1e30)
 
-    @field_validator("weight")
-    @classmethod
-    def _schedule_exists(cls, value):
-        if isinstance(value, dict):
-            schedules.make(value)
-        return value
-
     @field_validator("predictor_hidden_dims", "target_hidden_dims")
     @classmethod
     def _no_empty_layer(cls, value):

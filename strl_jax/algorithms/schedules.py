@@ -1,14 +1,14 @@
 """Numbers that change with the iteration, and the adaptive learning rate."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import optax
+from pydantic import AfterValidator
 
 from strl_jax.types import Array
 
-Coefficient = float | dict[str, Any]  # a number, or an optax schedule of the iteration
 SCHEDULES: dict[str, Callable[..., optax.Schedule]] = {
     "constant": optax.constant_schedule,
     "linear": optax.linear_schedule,
@@ -36,6 +36,16 @@ def make(spec: float | Mapping) -> optax.Schedule:
         return SCHEDULES[name](**arguments)
     except TypeError as error:
         raise ValueError(f"schedule {name!r}: {error}") from None
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, dict):
+        make(value)
+    return value
+
+
+KnownSchedule = AfterValidator(_known)
+Coefficient = Annotated[float | dict[str, Any], KnownSchedule]  # a number, or an optax schedule of the iteration
 
 
 def adapt(

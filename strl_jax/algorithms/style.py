@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from strl_jax.algorithms import returns
 from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.hooks import Collected, RewardHook
+from strl_jax.algorithms.hooks import LABELS, Collected, RewardHook
 from strl_jax.modules import normalizer
 from strl_jax.modules.discriminator import Discriminator, mix_rewards, style_reward
 from strl_jax.sharding import pmean
@@ -20,7 +20,6 @@ NAME = "style"
 DISCRIMINATOR = "discriminator"  # its parameter group
 STATS = "amp"  # statistics of the policy's and the expert's states together
 REPLAYED = "ref_replay"  # in a minibatch, the policy's states of earlier rollouts
-LABELS = "action_labels"
 EPS, UNTIL = 1e-2, 1e8  # st_rl's EmpiricalNormalization
 SATURATED = 0.95  # share of steps without a style reward from which on it is no signal any more
 

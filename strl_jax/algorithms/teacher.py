@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from strl_jax.algorithms.hooks import ActHook, part_of
+from strl_jax.algorithms.hooks import LABELS, ActHook, part_of
 from strl_jax.modules import normalizer
 from strl_jax.observations import Segments
 from strl_jax.types import Array, Obs, TimeStep, Transition
 
-LABELS, LABEL_STD, ACTING, LATENT = "action_labels", "label_std", "teacher_acting", "teacher_latent"
+LABEL_STD, ACTING, LATENT = "label_std", "teacher_acting", "teacher_latent"
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,7 @@ class Teacher:
     def pack(self, data: dict, obs: Obs) -> dict[str, Array]:
         """Its flat groups ``[..., D]``, normalised with the statistics of its own run."""
         stats = part_of(data, "teacher")["stats"]
-        return {
-            name: normalizer.pack_group(self.groups[name], stats.get(name, {}), obs, self.eps)
-            for name in self.act_groups
-        }
+        return normalizer.pack_groups(self.groups, self.act_groups, stats, obs, self.eps)
 
     def latents(self, data: dict, obs: Obs) -> dict[str, Array]:
         """Component -> latent ``[..., L]`` of the encoders of its actor."""

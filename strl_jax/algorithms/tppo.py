@@ -1,25 +1,23 @@
 """Teacher-guided PPO (st_rl's TPPO): a teacher labels, and at first acts; the student is distilled from it."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules, teacher_schedule
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.ppo import PPOConfig
+from strl_jax.algorithms.hooks import LABELS
+from strl_jax.algorithms.ppo import Fraction, PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
-from strl_jax.algorithms.teacher import LABEL_STD, LABELS, LATENT, Teacher, make_hook
+from strl_jax.algorithms.teacher import LABEL_STD, LATENT, Teacher, make_hook
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Batch
 
 __all__ = ["EstimatorTPPOConfig", "TPPOConfig", "Teacher", "TeacherFields", "add", "make", "update"]
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-BOUNDED = ("tanh", "scaled_tanh")  # targets for values in [-1, 1]
 
 
 class TeacherFields(BaseModel):
@@ -53,7 +51,7 @@ class TeacherFields(BaseModel):
     teacher_policy_class_name: str = Field("ActorCritic", min_length=1)
     teacher_policy: dict[str, Any] = Field(default_factory=dict)
     label_action_with_critic_obs: bool = True
-    teacher_act_prob: Literal["linear", "exp", "tanh"] | Fraction = "exp"
+    teacher_act_prob: Literal[teacher_schedule.OPTIONS] | Fraction = "exp"
     update_times_scale: float = Field(100.0, gt=0, le=1e9)
     using_ppo: bool = True
     distillation_loss_coef: Coefficient = 1.0
@@ -66,13 +64,6 @@ class TeacherFields(BaseModel):
     lr_scheduler: dict[str, Any] = Field(default_factory=dict)
     hidden_state_resample_prob: Fraction = 0.0
     action_labels_from_sample: bool = False
-
-    @field_validator("distillation_loss_coef", "distill_latent_coef")
-    @classmethod
-    def _schedule_exists(cls, value):
-        if isinstance(value, dict):
-            schedules.make(value)
-        return value
 
     @model_validator(mode="after")
     def _teacher_schedule_exists(self):
@@ -181,7 +172,7 @@ def _terms(config: TeacherFields, mapping: dict[str, str]) -> tuple[Term, ...]:
 
 
 def _metrics(config: TeacherFields, compat: Compat) -> tuple[Metric, ...]:
-    if config.distill_target not in BOUNDED:
+    if config.distill_target not in distillation.BOUNDED:
         return ()
 
     def named(name: str) -> Metric:
@@ -197,7 +188,7 @@ def _metrics(config: TeacherFields, compat: Compat) -> tuple[Metric, ...]:
 def _check(policy: Policy, config: TeacherFields, teacher: Teacher, mapping: dict[str, str]) -> None:
     if teacher.policy.action_size != policy.action_size:
         raise ValueError(f"the teacher has {teacher.policy.action_size} actions, the student {policy.action_size}")
-    if config.distill_target in BOUNDED and (policy.mu_activation or "").lower() != "tanh":
+    if config.distill_target in distillation.BOUNDED and (policy.mu_activation or "").lower() != "tanh":
         raise ValueError(f"distill_target {config.distill_target!r} needs mu_activation: tanh, for means in [-1, 1]")
     if config.hidden_state_resample_prob > 0 and not policy.is_recurrent:
         raise ValueError("hidden_state_resample_prob needs a policy with a memory")
@@ -214,7 +205,7 @@ def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str], ta
             if component not in stages:
                 known = ", ".join(stages) or "nothing"
                 raise ValueError(f"{key}: the {who} has no encoder of {component!r}; it encodes {known}")
-        if target in BOUNDED:
+        if target in distillation.BOUNDED:
             for who, stage in (("student", own[name]), ("teacher", others[wanted])):
                 if stage.linear or stage.nonlinearity.lower() != "tanh":
                     raise ValueError(

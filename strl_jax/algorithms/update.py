@@ -130,10 +130,8 @@ def update(
     """
     if needed(algorithm) and not memory:
         raise ValueError("the algorithm learns from earlier rollouts: give update the memory of memory.remember")
-    if memory:
-        batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
-    else:
-        batch = prepare(algorithm, rollout, data=data, axis_name=axis_name)
+    memory = memory or {}
+    batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
     train_state, metrics = epochs(algorithm, train_state, batch, key, memory=memory, plan=plan, axis_name=axis_name)
     steps, stats = rollout.steps, train_state.stats
     if not algorithm.compat.normalize_while_collecting:

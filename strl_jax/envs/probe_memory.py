@@ -9,15 +9,8 @@ from strl_jax.types import Array, EnvState
 
 
 @dataclass(frozen=True)
-class Remember(Probe):
-    """``state_action`` with a delay: the sign is seen at the first step only, 0 after it.
-
-    An episode has ``delay`` + 1 steps, of which only the last is rewarded, with
-    -(action - sign)^2; metric ``tracking_error`` = |action - sign| there, 0 before. With a
-    memory, the last step's mean = sign and V = -gamma^n std^2 with n steps to go after this
-    one (std of the actions). Without one the sign is lost: the last step's mean = 0 and
-    V = -gamma^n (1 + std^2).
-    """
+class Delayed(Probe):
+    """Episodes of ``delay`` + 1 steps."""
 
     delay: int = 4
 
@@ -27,6 +20,18 @@ class Remember(Probe):
     @property
     def episode_length(self) -> int:
         return int(self.delay) + 1
+
+
+@dataclass(frozen=True)
+class Remember(Delayed):
+    """``state_action`` with a delay: the sign is seen at the first step only, 0 after it.
+
+    An episode has ``delay`` + 1 steps, of which only the last is rewarded, with
+    -(action - sign)^2; metric ``tracking_error`` = |action - sign| there, 0 before. With a
+    memory, the last step's mean = sign and V = -gamma^n std^2 with n steps to go after this
+    one (std of the actions). Without one the sign is lost: the last step's mean = 0 and
+    V = -gamma^n (1 + std^2).
+    """
 
     def reset(self, key: Array) -> EnvState:
         sign = signs(key)
@@ -42,7 +47,7 @@ class Remember(Probe):
 
 
 @dataclass(frozen=True)
-class Teacher(Probe):
+class Teacher(Delayed):
     """``remember`` with every step rewarded, and with ``sign`` for a teacher and the critic.
 
     ``state`` is the sign at the first step, 0 after it; ``sign`` is the sign at every step. An
@@ -52,15 +57,7 @@ class Teacher(Probe):
     ``tracking_error`` = |action - sign|.
     """
 
-    delay: int = 4
     observation_shapes = {"state": (1,), "sign": (1,)}  # noqa: RUF012 (read only)
-
-    def __post_init__(self):
-        check_whole("delay", self.delay, 1)
-
-    @property
-    def episode_length(self) -> int:
-        return int(self.delay) + 1
 
     def reset(self, key: Array) -> EnvState:
         sign = signs(key)

@@ -1,5 +1,7 @@
 """Running statistics of observations and rewards, as pure functions."""
 
+from collections.abc import Iterable, Mapping
+
 import jax
 import jax.numpy as jnp
 
@@ -88,6 +90,13 @@ def pack_group(segments: Segments, stats: dict[str, RunningStats], obs: Obs, eps
     """A group's components, normalised where ``stats`` has them, as one ``[..., D]`` array."""
     names = [name for name in segments.names if name in stats]
     return segments.flatten(obs | {name: normalize(stats[name], obs[name], eps) for name in names})
+
+
+def pack_groups(
+    groups: Mapping[str, Segments], names: Iterable[str], stats: dict, obs: Obs, eps: float
+) -> dict[str, Array]:
+    """``pack_group`` of each of the groups ``names``; ``stats`` are by group and component."""
+    return {name: pack_group(groups[name], stats.get(name, {}), obs, eps) for name in names}
 
 
 def update_group(

@@ -108,19 +108,20 @@ def _style(config: Config) -> Style:
 
 def _amp_input(config: Config, env: Env) -> tuple[AmpInput, dict[str, np.ndarray]]:
     """What the discriminator sees, and the expert's states if they are from a file."""
-    extras, groups = _extras(env), config.env.groups
     kept, steps = config.algorithm.amp_replay_size, config.runner.num_steps_per_env
     if 0 < kept < steps:
         raise ConfigError(
             f"algorithm.amp_replay_size: {kept} is not allowed; it must be 0, or num_steps_per_env {steps} or more"
         )
-    group = make_group(config, env, "amp") if groups.amp is not None else None
+    group = make_group(config, env, "amp") if config.env.groups.amp is not None else None
+    path, expert = config.algorithm.expert_file, {}
+    # A simulator takes seconds to trace: only if the states are its own.
+    extras = _extras(env) if group is None or path is None else {}
     if group is None and "ref_obs" not in extras:
         raise ConfigError(
             "env.groups.amp: null is not allowed here; the environment gives no ref_obs, so that it must name the "
             f"components of the discriminator's states, of {', '.join(env.observation_shapes)}"
         )
-    path, expert = config.algorithm.expert_file, {}
     if path is not None:
         expert["expert"] = _read_expert(Path(path))
     elif "ref_motion" not in extras:

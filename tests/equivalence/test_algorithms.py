@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 from test_compilations import call_thrice
+from test_host_loop import same_in_both_loops
 from test_recurrent import made_up
 from test_teacher import make_data, make_teacher, plans
 from tiny import ACTION_SIZE, SHAPES, normal
 
-from strl_jax.algorithms import amp_input, appo, ppo, rnd, rollout, teacher, tppo, train_step
+from strl_jax.algorithms import amp_input, appo, ppo, rnd, teacher, tppo, train_step
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.estimator import EstimatorFields
@@ -275,14 +276,6 @@ def test_host_loop_is_scan(compat):
     pool = jax.jit(lambda key: env.pool(key, 16 * B))(jax.random.key(1))
     env_step = jax.jit(lambda episode, action, key: env.step(episode, action, pool, key))
     arguments = (train.replace(iteration=jnp.int32(2)), state, jax.random.key(2))
-    scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, T, data=data))(*arguments)
-    loop = rollout.collect_host(algorithm, env_step, *arguments, T, data=data)
-    for (path, a), b in zip(jax.tree.leaves_with_path(scan), jax.tree.leaves(loop), strict=True):
-        name = jax.tree_util.keystr(path)
-        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-            a, b = jax.random.key_data(a), jax.random.key_data(b)
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=name)
-    *_, found, metrics = scan
+    *_, found, metrics = same_in_both_loops(algorithm, env_step, arguments, T, data, rtol=1e-5)
     assert metrics["invalid"] == 3 * len(PARTS)  # of six steps
     assert 0 < found.steps.extras[teacher.ACTING].mean() < 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from golden.files import FLOAT32, Golden, paths
+from golden.trajectories import padded, trajectories
 from strl_jax.algorithms import minibatch, returns
 from strl_jax.storage import queue, ring
 
@@ -18,25 +19,6 @@ FIELDS = {
     "values": "values",
     "hidden_actor": "ha",
 }
-
-
-def trajectories(done: np.ndarray) -> list[tuple[int, slice]]:
-    """Environment and steps of each trajectory of ``done[T, n]``: cut after every done, environment by environment."""
-    found = []
-    for env in range(done.shape[1]):
-        ends = sorted({*np.flatnonzero(done[:, env]).tolist(), len(done) - 1})
-        starts = [0, *(end + 1 for end in ends[:-1])]
-        found += [(env, slice(start, end + 1)) for start, end in zip(starts, ends, strict=True)]
-    return found
-
-
-def padded(data: np.ndarray, cuts: list[tuple[int, slice]]) -> np.ndarray:
-    """Trajectories of ``data[T, n, ...]`` side by side, zeros after their ends: ``[T, trajectories, ...]``."""
-    result = np.zeros((len(data), len(cuts), *data.shape[2:]), data.dtype)
-    for number, (env, steps) in enumerate(cuts):
-        piece = data[steps, env]
-        result[: len(piece), number] = piece
-    return result
 
 
 def empty(config: dict, example) -> ring.Ring:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from golden.files import Golden, paths
-from golden.test_queue import padded, trajectories
+from golden.trajectories import padded, trajectories
 from strl_jax.algorithms import minibatch
 from strl_jax.storage import sarsa
 
