@@ -39,6 +39,18 @@ class Env(ABC):
         """``fresh`` where ``done[B]``, else ``state``, both ``carried``. Override to keep what outlives an episode."""
         return where(done, fresh, state)
 
+    def evaluated(self) -> "Env":
+        """The environments of an evaluation: override to leave out what only training needs, such as pushes."""
+        return self
+
+    def scores(self, means: dict[str, Array]) -> dict[str, Array]:
+        """What an evaluation reports beside the metrics, named as they are; runners know ``tracking_error`` and ``CoT``.
+
+        Args:
+            means: scalars, each metric's mean over all steps of all episodes.
+        """
+        return {}
+
     def simulator(self) -> tuple[Callable, Callable]:
         """The bare simulator, for benchmarks: ``reset(key[B]) -> state`` and ``step(state, action) -> state``.
 

@@ -18,6 +18,8 @@ PROTOCOL = (
     "merge",
     "finite",
     "simulator",
+    "evaluated",
+    "scores",
     "observation_shapes",
     "action_size",
     "dt",

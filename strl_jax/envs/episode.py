@@ -1,7 +1,7 @@
 """Episodes around an environment: time limit, resets from a pool, NaN containment."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +59,10 @@ class EpisodeEnv:
         action = jnp.zeros((key.shape[0], self.env.action_size))
         metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, start, action).metrics}
         return EpisodeState(start, step), metrics
+
+    def evaluated(self) -> "EpisodeEnv":
+        """Episodes of the environments of an evaluation."""
+        return replace(self, env=self.env.evaluated())
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Fresh states for the resets of one iteration, ``pool_fraction * num_envs`` but at least 16 of them."""

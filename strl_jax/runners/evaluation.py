@@ -23,6 +23,7 @@ class Evaluation:
     reset: Array  # bool[B], zero the carry before the next step
     running: Array  # bool[B], the first episode goes on
     valid: Array  # bool[B], nothing NaN so far
+    survived: Array  # bool[B], the first episode ended by its time limit
     sums: EpisodeSums  # of the first episode
     step: Array  # int32[]
 
@@ -43,9 +44,10 @@ def make_evaluate(
     Returns:
         A function whose result holds float32 scalars: mean, std (of the population), min
         and max as ``mean_return, std_return, min_return, max_return`` and the same of
-        ``length``; ``metric/NAME``, the mean over episodes of the metric's mean over
-        steps; and ``invalid``, the number of episodes cut by NaN or infinity, which
-        the others leave out. With no valid episode all but ``invalid`` are NaN.
+        ``length``; ``survival``, the share of episodes that reached their time limit;
+        ``metric/NAME``, the mean over episodes of the metric's mean over steps, and
+        the environment's ``scores``; and ``invalid``, the number of episodes cut by NaN or
+        infinity, which the others leave out. With no valid episode all but ``invalid`` are NaN.
 
     Raises:
         ValueError: ``num_envs`` is not a positive multiple of the number of devices.
@@ -54,23 +56,27 @@ def make_evaluate(
     if num_envs < 1 or num_envs % shards:
         raise ValueError(f"evaluation with {num_envs} environments: must be a positive multiple of {shards} devices")
 
+    fair = env.evaluated()
+
     def evaluate(train_state: TrainState, key: Array):
         keys = jax.random.split(key, num_envs).reshape(shards, -1)[jax.lax.axis_index(AXIS)]
-        return summarize(*first_episodes(env, algorithm, train_state, keys), axis_name=AXIS)
+        result = first_episodes(fair, algorithm, train_state, keys)
+        return summarize(*result, scores=fair.env.scores, axis_name=AXIS)
 
     return shard_jit(evaluate, mesh, in_specs=(P(), P()), out_specs=P())
 
 
 def first_episodes(
     env: EpisodeEnv, algorithm: Algorithm, train_state: TrainState, key: Array
-) -> tuple[EpisodeSums, Array]:
+) -> tuple[EpisodeSums, Array, Array]:
     """One episode of each environment, with no collective, so that shards may stop at different steps.
 
     Args:
         key: PRNG ``key[B]``, one for each environment.
 
     Returns:
-        Sums of the episodes, and bool ``[B]``: false where NaN cut the episode.
+        Sums of the episodes, bool ``[B]``: false where NaN cut the episode, and bool ``[B]``: true where
+        it ended by its time limit.
     """
     start, metrics = env.init(key, random_lengths=False)
     zeros = jnp.zeros(key.shape[0])
@@ -90,6 +96,7 @@ def first_episodes(
             reset=timestep.done,
             running=loop.running & ~timestep.done,
             valid=loop.valid & (timestep.valid | ~loop.running),
+            survived=loop.survived | (timestep.timeout & loop.running),
             sums=_add(loop.sums, timestep.reward, timestep.metrics, loop.running),
             step=loop.step + 1,
         )
@@ -98,12 +105,14 @@ def first_episodes(
         return (loop.step < env.episode_length) & loop.running.any()
 
     carry = algorithm.policy.initial_carry(key.shape[0], key[0])
-    loop = Evaluation(start, carry, everyone, everyone, everyone, sums, jnp.int32(0))
+    loop = Evaluation(start, carry, everyone, everyone, everyone, ~everyone, sums, jnp.int32(0))
     loop = jax.lax.while_loop(some_run, step, loop)
-    return loop.sums, loop.valid
+    return loop.sums, loop.valid, loop.survived
 
 
-def summarize(sums: EpisodeSums, valid: Array, *, axis_name: str | None) -> dict[str, Array]:
+def summarize(
+    sums: EpisodeSums, valid: Array, survived: Array, *, scores: Callable, axis_name: str | None
+) -> dict[str, Array]:
     """Numbers of ``make_evaluate`` from the episodes ``[B]`` of each shard."""
     length = sums.length.astype(jnp.float32)
     number = psum(jnp.sum(valid, dtype=jnp.float32), axis_name)
@@ -116,7 +125,7 @@ def summarize(sums: EpisodeSums, valid: Array, *, axis_name: str | None) -> dict
         top = top if axis_name is None else jax.lax.pmax(top, axis_name)
         return jnp.where(number > 0, top, jnp.nan)
 
-    result = {"invalid": psum(jnp.sum(~valid, dtype=jnp.float32), axis_name)}
+    result = {"invalid": psum(jnp.sum(~valid, dtype=jnp.float32), axis_name), "survival": mean(survived)}
     for name, x in (("return", sums.reward), ("length", length)):
         middle = mean(x)
         result |= {
@@ -125,7 +134,9 @@ def summarize(sums: EpisodeSums, valid: Array, *, axis_name: str | None) -> dict
             f"min_{name}": -largest(-x),
             f"max_{name}": largest(x),
         }
-    return result | {f"metric/{name}": mean(x / length) for name, x in sums.metrics.items()}
+    by_episode = {name: mean(x / length) for name, x in sums.metrics.items()}
+    by_step = {name: mean(x) / mean(length) for name, x in sums.metrics.items()}
+    return result | {f"metric/{name}": x for name, x in (by_episode | scores(by_step)).items()}
 
 
 def _add(sums: EpisodeSums, reward: Array, metrics: dict[str, Array], running: Array) -> EpisodeSums:

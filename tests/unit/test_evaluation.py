@@ -22,17 +22,18 @@ KEY = jax.random.key(3)
 
 @dataclass(frozen=True)
 class Lives(Env):
-    """Lives 1 to 5 steps; the action is the metric ``action``, the age both reward and metric ``age``.
+    """Lives 1 to ``most`` steps; the action is the metric ``action``, the age both reward and metric ``age``.
 
     Those that live ``breaks`` steps turn NaN at their last one.
     """
 
     breaks: int = 0
+    most: int = 5
     observation_shapes = {"state": (1,)}  # noqa: RUF012
     action_size = 1
 
     def reset(self, key):
-        life = 1.0 + jax.random.key_data(key)[:, 1] % 5
+        life = 1.0 + jax.random.key_data(key)[:, 1] % self.most
         return self._state(life, 0 * life, 0 * life)
 
     def step(self, state, action):
@@ -80,7 +81,7 @@ def test_numbers_are_those_of_the_first_episodes():
     life = _lives(12)
     assert len(set(life)) > 2
     total = life * (life + 1) / 2  # 1 + 2 + ... + life
-    expected = {"invalid": 0.0}
+    expected = {"invalid": 0.0, "survival": 0.0}  # all of them end on their own
     for name, x in (("return", total), ("length", life)):
         expected |= {f"mean_{name}": x.mean(), f"std_{name}": x.std(), f"min_{name}": x.min(), f"max_{name}": x.max()}
     expected["metric/age"] = ((life + 1) / 2).mean()
@@ -101,8 +102,27 @@ def test_time_limit_cuts_the_episode():
     result = make_evaluate(env, algorithm, ONE, 12)(state, KEY)
     length = np.minimum(_lives(12), 3)
     assert result["max_length"] == 3
+    # One whose life ends with the limit has terminated.
+    np.testing.assert_allclose(result["survival"], (_lives(12) > 3).mean(), rtol=1e-6)
     np.testing.assert_allclose(result["mean_length"], length.mean(), rtol=1e-6)
     np.testing.assert_allclose(result["mean_return"], (length * (length + 1) / 2).mean(), rtol=1e-6)
+
+
+def test_the_environment_for_evaluations_and_its_scores():
+    class Fair(Lives):
+        def evaluated(self):
+            return replace(self, most=3)
+
+        def scores(self, means):
+            return {"CoT": jnp.sqrt(means["age"])}
+
+    env, algorithm, state = _setup(Fair())
+    result = make_evaluate(env, algorithm, ONE, 12)(state, KEY)
+    start, _ = EpisodeEnv(Fair(most=3), 50).init(jax.random.split(KEY, 12), False)
+    life = np.array(start.env.physics[0])
+    assert result["max_length"] == life.max() == 3
+    # Of all steps, not of all episodes: (1 + ... + life) summed over episodes, over the number of steps.
+    np.testing.assert_allclose(result["metric/CoT"], np.sqrt((life * (life + 1) / 2).sum() / life.sum()), rtol=1e-5)
 
 
 def test_episodes_cut_by_nan_are_left_out_and_counted():

@@ -213,7 +213,7 @@ def test_evaluation_is_a_loop_by_hand(kind):
     algorithm = make(kind)
     train_state, _ = start(algorithm)
     keys = jax.random.split(jax.random.key(5), B)
-    sums, valid = jax.jit(lambda state: first_episodes(ENV, algorithm, state, keys))(train_state)
+    sums, valid, _ = jax.jit(lambda state: first_episodes(ENV, algorithm, state, keys))(train_state)
     state, _ = jax.jit(lambda keys: ENV.init(keys, False))(keys)
     step = stepper(algorithm, "act")
 

@@ -1,5 +1,6 @@
 """Velocity-tracking legged robots on MuJoCo MJX, in the manner of legged_gym."""
 
+import copy
 from collections.abc import Callable
 
 import jax
@@ -32,6 +33,18 @@ class Legged:
     key: Array  # PRNG key[B]
 
 
+@struct.dataclass
+class Record:
+    """What a step showed, for pictures and tables; leaves [B, ...]."""
+
+    qpos: Array  # [B, nq], after the step
+    command: Array  # [B, 3], m/s, m/s, rad/s
+    velocity: Array  # [B, 3], of the base in its frame: m/s, m/s, rad/s
+    torque: Array  # [B, A], Nm, at the end of the step
+    contact: Array  # bool[B, F]
+    fallen: Array  # bool[B]
+
+
 class LeggedEnv(Env):
     """``legged:flat`` in a config: a robot on flat ground that has to follow commanded velocities.
 
@@ -46,9 +59,9 @@ class LeggedEnv(Env):
     def __init__(self, config: LeggedConfig | None = None):
         self.config = config = LeggedConfig() if config is None else config
         self.robot = robot.load(config.robot, config.control, config.sim)
-        self.dt = config.sim.dt * config.control.decimation
+        self.dt = config.dt
         self.action_size = len(self.robot.dof)
-        self.episode_length = max(1, round(config.episode.episode_length_s / self.dt))
+        self.episode_length = config.steps(config.episode.episode_length_s)
         self.observation_shapes = observations.shapes(self.action_size, len(self.robot.feet))
         forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
         self.physics = Physics(self.robot, config.control.action_scale, config.control.decimation, forces)
@@ -57,7 +70,7 @@ class LeggedEnv(Env):
         velocity = np.full(self.action_size, config.robot.velocity_limit)
         r = self.robot
         self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
-        _check(config, self.dt)
+        _check(config)
 
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
@@ -65,7 +78,7 @@ class LeggedEnv(Env):
         start_key, vary_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 4), out_axes=1)(key)
         motion, feet, contact = jax.vmap(self._start)(start_key)
         rand, delay = self.config.domain_rand, self.config.control.delay
-        limit = self.episode_length if first is None else max(1, round(first / self.dt))
+        limit = self.episode_length if first is None else self.config.steps(first)
         state = Legged(
             motion=motion,
             variation=jax.vmap(lambda k: randomize.variation(rand, delay, self.action_size, k))(vary_key),
@@ -85,6 +98,10 @@ class LeggedEnv(Env):
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """One control step. Rewards see the command that was acted on; a new one is drawn after them."""
+        return self.recorded(state, action)[0]
+
+    def recorded(self, state: EnvState, action: Array) -> tuple[EnvState, Record]:
+        """``step``, and what it showed."""
         old: Legged = state.physics
         most = self.config.normalization.clip_actions
         action = jnp.clip(action, -most, most)
@@ -97,10 +114,9 @@ class LeggedEnv(Env):
         reward, terms = rewards.total(self.config.rewards, self._limits, quantities, self.dt)
 
         tracking = rewards.TERMS["tracking_lin_vel"](quantities, self.config.rewards, self._limits)
-        every = max(1, round(self.config.commands.resampling_time / self.dt))
-        linear = randomize.push(self.config.domain_rand, self.dt, push_key, age, motion.qvel[:, :3])
+        every = self.config.steps(self.config.commands.resampling_time)
         new = old.replace(
-            motion=motion.replace(qvel=motion.qvel.at[:, :3].set(linear)),
+            motion=self._pushed(push_key, age, motion),
             command=where(age % every == 0, commands.draw(command_key), old.command),
             age=age,
             tracking=old.tracking + tracking,
@@ -110,7 +126,7 @@ class LeggedEnv(Env):
             air_time=jnp.where(places.contact, 0.0, old.air_time + self.dt),
             key=next_key,
         )
-        return EnvState(
+        stepped = EnvState(
             physics=new,
             obs=self.observe(new),
             reward=reward,
@@ -119,6 +135,25 @@ class LeggedEnv(Env):
             metrics=terms | self._measured(quantities, new),
             extras={},
         )
+        velocity = jnp.concatenate([quantities.lin_vel[:, :2], quantities.ang_vel[:, 2:]], axis=-1)
+        return stepped, Record(motion.qpos, quantities.command, velocity, torque, places.contact, terminated)
+
+    def evaluated(self) -> "LeggedEnv":
+        """The same robots without pushes and curricula: every episode has its whole length and all commands."""
+        other = copy.copy(self)  # with the traces of this one
+        other.config = self.config.evaluated()
+        return other
+
+    def scores(self, means: dict[str, Array]) -> dict[str, Array]:
+        """``tracking_error`` (RMSD of the planar velocity, m/s), ``yaw_error`` (rad/s) and ``CoT``.
+
+        The cost of transport is the motors' work, without regard to its sign, over weight times way.
+        """
+        return {
+            "tracking_error": jnp.sqrt(means["squared_lin_vel_error"]),
+            "yaw_error": jnp.sqrt(means["squared_ang_vel_error"]),
+            "CoT": means["power"] / means["weight_speed"],
+        }
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
         """``fresh`` where ``done``, but an environment keeps its curriculum and, if so configured, its variation."""
@@ -172,6 +207,14 @@ class LeggedEnv(Env):
         speed = jax.random.uniform(speed_key, (6,), minval=-most, maxval=most)
         return motion.replace(qvel=motion.qvel.at[:6].set(speed)), feet, contact
 
+    def _pushed(self, key: Array, age: Array, motion: Motion) -> Motion:
+        rand = self.config.domain_rand
+        if rand.push_interval_s is None:
+            return motion
+        every = self.config.steps(rand.push_interval_s)
+        linear = randomize.push(rand.max_push_vel_xy, every, key, age, motion.qvel[:, :3])
+        return motion.replace(qvel=motion.qvel.at[:, :3].set(linear))
+
     def _fallen(self, motion: Motion, places: Places) -> Array:
         episode, fallen = self.config.episode, places.failed
         if episode.max_tilt is not None:
@@ -205,10 +248,14 @@ class LeggedEnv(Env):
         )
 
     def _measured(self, q: rewards.Quantities, state: Legged) -> dict[str, Array]:
-        """What the log shows beside the reward terms: errors in m/s and rad/s, and the curricula."""
+        """What the log shows beside the reward terms: see ``scores``; m/s, rad/s, W; and the curricula."""
+        squared = jnp.square(q.command[:, :2] - q.lin_vel[:, :2]).sum(-1)
+        weight = 9.81 * (self.robot.model.body_mass.sum() + state.variation.added_mass)
         measured = {
-            "lin_vel_error": jnp.linalg.norm(q.command[:, :2] - q.lin_vel[:, :2], axis=-1),
-            "ang_vel_error": jnp.abs(q.command[:, 2] - q.ang_vel[:, 2]),
+            "squared_lin_vel_error": squared,
+            "squared_ang_vel_error": jnp.square(q.command[:, 2] - q.ang_vel[:, 2]),
+            "power": jnp.abs(q.torque * q.joint_vel).sum(-1),
+            "weight_speed": weight * jnp.linalg.norm(q.lin_vel[:, :2], axis=-1),
         }
         if self.config.commands.curriculum:
             measured["command_level"] = state.command_level
@@ -238,10 +285,12 @@ def yaw(motion: Motion) -> Array:
     return jnp.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-def _check(config: LeggedConfig, dt: float) -> None:
+def _check(config: LeggedConfig) -> None:
     low, high = config.control.delay
-    if low < 0 or high > dt:
-        raise ValueError(f"control.delay: {[low, high]} is not allowed; it must lie in [0, {dt:g}], one control step")
+    if low < 0 or high > config.dt:
+        raise ValueError(
+            f"control.delay: {[low, high]} is not allowed; it must lie in [0, {config.dt:g}], one control step"
+        )
     first, whole = config.episode.start_length_s, config.episode.episode_length_s
     if first is not None and first > whole:
         raise ValueError(f"episode.start_length_s: {first:g} is not allowed; it must be <= {whole:g}")

@@ -28,12 +28,12 @@ def variation(config: DomainRandConfig, delay: Range, joints: int, key: Array) -
     )
 
 
-def push(config: DomainRandConfig, dt: float, key: Array, age: Array, velocity: Array) -> Array:
-    """The base's velocity ``[B, 3]`` with a planar push added every ``push_interval_s``; ``age[B]`` in steps."""
-    if config.push_interval_s is None:
-        return velocity
-    every = max(1, round(config.push_interval_s / dt))
-    most = config.max_push_vel_xy
+def push(most: float, every: int, key: Array, age: Array, velocity: Array) -> Array:
+    """The base's velocity ``[B, 3]`` with a planar push of at most ``most`` along an axis every ``every`` steps.
+
+    Args:
+        age: ``[B]``, steps of the episode so far.
+    """
     shove = jax.vmap(lambda k: jax.random.uniform(k, (2,), minval=-most, maxval=most))(key)
     due = (age > 0) & (age % every == 0)
     return velocity.at[:, :2].add(jnp.where(due[:, None], shove, 0.0))
