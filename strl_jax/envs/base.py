@@ -44,7 +44,7 @@ class Env(ABC):
         return self
 
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
-        """What an evaluation reports beside the metrics, named as they are; runners know ``tracking_error`` and ``CoT``.
+        """What an evaluation reports beside the metrics; runners know ``tracking_error`` and ``CoT``.
 
         Args:
             means: scalars, each metric's mean over all steps of all episodes.
