@@ -1,6 +1,6 @@
 """The config of a legged environment: the ``env.kwargs`` of ``legged:flat``, with legged_gym's names."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -33,6 +33,7 @@ Range = Annotated[tuple[float, float], AfterValidator(_in_order)]
 Depths = Annotated[tuple[float, float], AfterValidator(_depths)]
 Factors = Annotated[Range, AfterValidator(_factors)]
 Frictions = Annotated[Range, AfterValidator(_solvable)]
+Points = Annotated[tuple[float, ...], Field(min_length=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 PerJoint = float | dict[str, float]  # for all joints, or by a part of their names
 
@@ -242,6 +243,7 @@ class ObsScales(Section):
     ang_vel: float = 0.25
     dof_pos: float = 1.0
     dof_vel: float = 0.05
+    height_measurements: float = 5.0
 
 
 class NormalizationConfig(Section):
@@ -301,6 +303,70 @@ class CameraConfig(Section):
     centered: bool = False
 
 
+class TerrainProportions(Section):
+    """Share of the columns that each kind of field has; up and down as a robot meets them that leaves the middle."""
+
+    flat: float = Field(0.1, ge=0)
+    rough: float = Field(0.1, ge=0)
+    slope_up: float = Field(0.1, ge=0)
+    slope_down: float = Field(0.1, ge=0)
+    stairs_up: float = Field(0.2, ge=0)
+    stairs_down: float = Field(0.1, ge=0)
+    gaps: float = Field(0.1, ge=0)
+    blocks_up: float = Field(0.1, ge=0)
+    blocks_down: float = Field(0.1, ge=0)
+
+
+class TerrainConfig(Section):
+    """The ground: flat, or square fields in rows of rising difficulty, each column of one kind.
+
+    Ranges are the measure of the easiest and of the hardest row, in m; a slope is height over way.
+
+    Attributes:
+        mesh_type: plane, flat ground without end; or heightfield, all of the rest applies to it alone.
+        horizontal_scale: m between the points at which the ground has its heights; walls are as wide.
+        border_size: m of flat ground round all fields; who leaves it ends its episode, as by a time-out.
+        curriculum: robots that walk far go on to the next row, others back; else each keeps the field that
+            it is given at the start, of any row.
+        max_init_terrain_level: the last row, counted from 0, in which robots start with the curriculum.
+        terrain_length: m, of a field's side.
+        num_rows, num_cols: levels, and fields in each.
+        platform_size: m, of the flat square in the middle of every field, where robots start.
+        start_offset: m, the greatest distance from the middle along each axis at the start.
+        rough_height: greatest height and depth of random ground.
+        step_width: m, of a stair's step from edge to edge.
+        gap_size, gap_depth: width and depth of the gap round the platform.
+        block_height, block_length: height (or depth) and width of the block round the platform.
+        seed: of the random ground.
+        measure_heights: whether there is a component ``height_scan``.
+        measured_points_x, measured_points_y: where it measures, in m from the base, x the way it faces.
+    """
+
+    mesh_type: Literal["plane", "heightfield"] = "plane"
+    horizontal_scale: float = Field(0.1, gt=0)
+    border_size: float = Field(5.0, ge=0)
+    curriculum: bool = True
+    max_init_terrain_level: int = Field(5, ge=0)
+    terrain_length: float = Field(8.0, gt=0)
+    num_rows: int = Field(10, ge=1)
+    num_cols: int = Field(10, ge=1)
+    terrain_proportions: TerrainProportions = TerrainProportions()
+    platform_size: float = Field(3.0, gt=0)
+    start_offset: float = Field(0.5, ge=0)
+    rough_height: Factors = (0.01, 0.08)
+    slope: Factors = (0.05, 0.4)
+    step_height: Factors = (0.04, 0.18)
+    step_width: float = Field(0.3, gt=0)
+    gap_size: Factors = (0.2, 0.6)
+    gap_depth: float = Field(1.0, gt=0)
+    block_height: Factors = (0.05, 0.35)
+    block_length: float = Field(1.5, gt=0)
+    seed: int = Field(0, ge=0)
+    measure_heights: bool = True
+    measured_points_x: Points = tuple(round(0.1 * i, 1) for i in range(-8, 9))
+    measured_points_y: Points = tuple(round(0.1 * i, 1) for i in range(-5, 6))
+
+
 class LeggedConfig(Section):
     """All of a legged environment.
 
@@ -317,6 +383,7 @@ class LeggedConfig(Section):
     noise: NoiseConfig = NoiseConfig()
     normalization: NormalizationConfig = NormalizationConfig()
     episode: EpisodeConfig = EpisodeConfig()
+    terrain: TerrainConfig = TerrainConfig()
 
     @property
     def dt(self) -> float:
@@ -327,10 +394,11 @@ class LeggedConfig(Section):
         return max(1, round(seconds / self.dt))
 
     def evaluated(self) -> "LeggedConfig":
-        """Without what makes training harder or easier: no pushes, whole episodes, all of the commands."""
+        """Without what makes training harder or easier: no pushes, whole episodes, all commands and levels."""
         changes = {
             "domain_rand": self.domain_rand.model_copy(update={"push_interval_s": None}),
             "commands": self.commands.model_copy(update={"curriculum": False}),
             "episode": self.episode.model_copy(update={"start_length_s": None}),
+            "terrain": self.terrain.model_copy(update={"curriculum": False}),
         }
         return self.model_copy(update=changes)

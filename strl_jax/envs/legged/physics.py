@@ -9,6 +9,7 @@ import numpy as np
 from flax import struct
 
 from strl_jax.envs.legged.robot import Robot
+from strl_jax.envs.legged.terrain import Terrain
 from strl_jax.types import Array
 
 with contextlib.redirect_stdout(None):  # mujoco.mjx prints that it lacks warp, which nothing here needs
@@ -56,32 +57,40 @@ class Physics:
         action_scale: rad for an action of 1.
         decimation: simulator steps of a control step.
         forces: whether ``advance`` gives the contact forces; otherwise they are zeros.
+        terrain: the ground, for a robot with its ``own_planes``; None: flat ground at height 0.
     """
 
-    def __init__(self, robot: Robot, action_scale: float, decimation: int, forces: bool):
+    def __init__(
+        self, robot: Robot, action_scale: float, decimation: int, forces: bool, terrain: Terrain | None = None
+    ):
         self.robot, self.decimation, self._scale, self._forces = robot, decimation, action_scale, forces
+        self.terrain = terrain
         self._model = mjx.put_model(robot.model, impl="jax")
         self._data = mjx.make_data(robot.model, impl="jax")
         self._foot_points = _points(robot.model, robot.feet)
         self._penalized = [_points(robot.model, geoms) for geoms in robot.penalized]
         self._terminal = [_points(robot.model, geoms) for geoms in robot.terminal]
 
-    def stand(self, joints: Array, yaw: Array) -> tuple[Motion, Array, Array]:
-        """At rest with the joint angles ``[A]``, the lowest foot on the ground.
+    def stand(self, joints: Array, yaw: Array, xy: Array | None = None) -> tuple[Motion, Array, Array]:
+        """At rest with the joint angles ``[A]``, upright, its lowest foot on the ground.
+
+        Args:
+            xy: ``[2]``, place of the base; None: the world's origin.
 
         Returns:
             The motion, and ``feet`` and ``contact`` of ``Places``.
         """
         model = self.robot.model
         turn = jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
-        qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([jnp.zeros(3), turn]))
+        place = jnp.zeros(3) if xy is None else jnp.append(xy, 0.0)
+        qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([place, turn]))
         qpos = qpos.at[self.robot.qpos].set(joints)
         data = self._kinematics(qpos)
-        clearance = self._clearance(data, self._foot_points)
-        lift = -clearance.min()
+        clearance, steepness = self._clearance(data, self._foot_points)
+        lift = -(clearance / steepness).min()
         feet = data.geom_xpos[self.robot.feet].at[:, 2].add(lift)
         motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
-        return motion, feet, self._by_foot(clearance) + lift < TOUCH
+        return motion, feet, self._by_foot(clearance + lift * steepness) < TOUCH
 
     def advance(
         self, motion: Motion, variation: Variation, action: Array, before: Array
@@ -103,8 +112,9 @@ class Physics:
             torque = self.torque(now, variation, acting)
             applied = jnp.zeros(robot.model.nv).at[robot.dof].set(torque)
             data = self._data.replace(qpos=now.qpos, qvel=now.qvel, qacc_warmstart=now.warmstart, qfrc_applied=applied)
-            data = mjx.step(model, data)
-            return (Motion(data.qpos, data.qvel, data.qacc_warmstart), torque, self._foot_forces(model, data)), None
+            placed = self._placed(model, data)
+            data = mjx.step(placed, data)
+            return (Motion(data.qpos, data.qvel, data.qacc_warmstart), torque, self._foot_forces(placed, data)), None
 
         start = (motion, jnp.zeros(len(robot.dof)), jnp.zeros((len(robot.feet), 3)))
         return jax.lax.scan(substep, start, jnp.arange(self.decimation))[0]
@@ -120,11 +130,11 @@ class Physics:
     def places(self, motion: Motion) -> Places:
         """Where the robot's parts are in a motion."""
         data = self._kinematics(motion.qpos)
-        touching = [self._clearance(data, points).min() < TOUCH for points in self._penalized]
-        failed = [self._clearance(data, points).min() < TOUCH for points in self._terminal]
+        touching = [self._clearance(data, points)[0].min() < TOUCH for points in self._penalized]
+        failed = [self._clearance(data, points)[0].min() < TOUCH for points in self._terminal]
         return Places(
             feet=data.geom_xpos[self.robot.feet],
-            contact=self._by_foot(self._clearance(data, self._foot_points)) < TOUCH,
+            contact=self._by_foot(self._clearance(data, self._foot_points)[0]) < TOUCH,
             collisions=jnp.stack(touching) if touching else jnp.zeros(0, bool),
             failed=jnp.stack(failed).any() if failed else jnp.zeros((), bool),
         )
@@ -132,10 +142,30 @@ class Physics:
     def _kinematics(self, qpos: Array):
         return mjx.kinematics(self._model, self._data.replace(qpos=qpos))
 
-    def _clearance(self, data, points: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Array:
-        """Height of each point over the ground, ``[P]``."""
+    def _clearance(self, data, points: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[Array, Array]:
+        """Distance of each point's surface from the plane of the ground under it, and the normal's z, ``[P]``."""
         geom, offset, radius = points
-        return data.geom_xpos[geom, 2] + (data.geom_xmat[geom, 2] * offset).sum(-1) - radius
+        place = data.geom_xpos[geom] + (data.geom_xmat[geom] * offset[:, None]).sum(-1)
+        if self.terrain is None:
+            return place[:, 2] - radius, jnp.ones(len(geom))
+        height, normal = self.terrain.surface(place[:, :2])
+        return (place[:, 2] - height) * normal[:, 2] - radius, normal[:, 2]
+
+    def _placed(self, model, data):
+        """The model with the plane of each geom that touches the ground put on the terrain under that geom.
+
+        MJX finds the same places of the bodies again; the compiler merges the two.
+        """
+        if self.terrain is None:
+            return model
+        xy = mjx.kinematics(model, data).geom_xpos[self.robot.touching, :2]
+        height, normal = self.terrain.surface(xy)
+        turn = jnp.stack([1 + normal[:, 2], -normal[:, 1], normal[:, 0], jnp.zeros(len(xy))], axis=-1)  # z to normal
+        turn = turn / jnp.linalg.norm(turn, axis=-1, keepdims=True)
+        return model.replace(
+            geom_pos=model.geom_pos.at[self.robot.ground].set(jnp.concatenate([xy, height[:, None]], axis=-1)),
+            geom_quat=model.geom_quat.at[self.robot.ground].set(turn),
+        )
 
     def _by_foot(self, clearance: Array) -> Array:
         """Height of each foot ``[F]`` from that of the feet's points."""

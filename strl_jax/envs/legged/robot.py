@@ -12,6 +12,7 @@ from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
 
 GEOM, BODY, JOINT = mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_BODY, mujoco.mjtObj.mjOBJ_JOINT
 GROUND = "strl_jax_ground"
+MASKS = 31  # bits of a geom's contype by which a plane and its geom find each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +20,11 @@ class Robot:
     """A compiled model with the numbers that control and rewards need, joints in the config's order.
 
     Attributes:
-        model: MuJoCo's model: free base, hinge joints, no actuators, one ground plane.
-        ground, base: index of the ground's geom and of the base's body.
+        model: MuJoCo's model: free base, hinge joints, no actuators, one ground plane, or one for each geom
+            that touches the ground.
+        ground: geom indices of the planes; ``touching`` those of the geoms that the planes, one after the
+            other, are for, none where all geoms share one plane.
+        base: index of the base's body.
         feet: geom indices [F]; ``foot_radius`` [F] in m.
         qpos, dof: addresses of the joints [A] in positions and velocities.
         default, stiffness, damping, torque_limit, lower, upper: [A].
@@ -28,7 +32,8 @@ class Robot:
     """
 
     model: mujoco.MjModel
-    ground: int
+    ground: np.ndarray
+    touching: np.ndarray
     base: int
     feet: np.ndarray
     foot_radius: np.ndarray
@@ -44,23 +49,29 @@ class Robot:
     terminal: tuple[np.ndarray, ...]
 
 
-def load(config: RobotConfig, control: ControlConfig, sim: SimConfig) -> Robot:
+def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes: bool = False) -> Robot:
     """The robot of a config.
+
+    Args:
+        own_planes: each geom that touches the ground has its own plane, which is to be put under it.
 
     Raises:
         ValueError: one line that begins with the config's key: no such file, not MJCF, a body, geom or joint
-            that the model lacks, joints that are not all of its joints, or a joint without an angle, gain or limit.
+            that the model lacks, joints that are not all of its joints, a joint without an angle, gain or limit,
+            or more geoms than there can be planes.
     """
     spec = _read(config.path)
     original = _compiled(spec, config.path)
     joints = _joints(original, config)
     feet = np.array([_index(original, GEOM, name, "feet") for name in config.feet])
     limits = _torque_limits(original, joints, config)
-    model = _compiled(_prepared(spec, config, sim), config.path)
+    model = _compiled(_prepared(spec, config, sim, own_planes), config.path)
+    ground = np.flatnonzero(model.geom_contype)
     ranges = np.where(model.jnt_limited[joints, None] > 0, model.jnt_range[joints], [-np.inf, np.inf])
     return Robot(
         model=model,
-        ground=_index(model, GEOM, GROUND, "path"),
+        ground=ground,
+        touching=_touching(model, ground) if own_planes else np.zeros(0, int),
         base=_index(model, BODY, config.base, "base"),
         feet=np.array([_index(model, GEOM, name, "feet") for name in config.feet]),
         foot_radius=original.geom_size[feet, 0],
@@ -95,28 +106,39 @@ def _compiled(spec: mujoco.MjSpec, path: str | None) -> mujoco.MjModel:
         raise ValueError(f"robot.path: {path} does not compile: {' '.join(str(error).split())}") from None
 
 
-def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig) -> mujoco.MjSpec:
-    """The model without actuators and self-collision, on a plane that its feet touch."""
+def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_planes: bool) -> mujoco.MjSpec:
+    """The model without actuators and self-collision, on a plane that its feet touch, or on one for each."""
     for item in [*spec.actuators, *spec.sensors, *spec.keys, *spec.pairs]:
         spec.delete(item)
     primitive = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX)
-    priority = 0
+    priority, masks = 0, []
     for geom in spec.geoms:
         touches = geom.name in config.feet
         if config.collide and geom.type in primitive and geom.parent.name != "world":
             touches |= geom.contype > 0 or geom.conaffinity > 0
-        geom.contype, geom.conaffinity = 0, int(touches)
+        geom.contype, geom.conaffinity = 0, 0
+        if touches:
+            geom.conaffinity = 1 << len(masks) * own_planes
+            masks.append(geom.conaffinity)
         priority = max(priority, geom.priority + 1)
-    plane = mujoco.mjtGeom.mjGEOM_PLANE
-    ground = spec.worldbody.add_geom(name=GROUND, type=plane, size=[0, 0, 1], contype=1, conaffinity=0)
-    ground.priority = priority  # its friction is the contact's
-    ground.condim = 3
+    if own_planes and len(masks) > MASKS:
+        raise ValueError(f"robot.collide: {len(masks)} geoms would touch the ground; on a terrain {MASKS} at most can")
+    for number, mask in enumerate(dict.fromkeys(masks)):
+        plane = {"type": mujoco.mjtGeom.mjGEOM_PLANE, "size": [0, 0, 1], "contype": mask, "conaffinity": 0}
+        ground = spec.worldbody.add_geom(name=f"{GROUND}_{number}", **plane)
+        ground.priority = priority  # its friction is the contact's
+        ground.condim = 3
     option = spec.option
     option.timestep, option.iterations, option.ls_iterations = sim.dt, sim.iterations, sim.ls_iterations
     option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtSolver.mjSOL_NEWTON
     option.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
     return spec
+
+
+def _touching(model: mujoco.MjModel, ground: np.ndarray) -> np.ndarray:
+    """The geom that each plane is for."""
+    return np.array([np.flatnonzero(model.geom_conaffinity == mask)[0] for mask in model.geom_contype[ground]])
 
 
 def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
