@@ -23,7 +23,7 @@ from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.policies import make_policy
 
-FORMS = "brax:NAME:BACKEND, legged:NAME, probe:NAME or package.module:callable"
+FORMS = "brax:NAME:BACKEND, legged:NAME, playground:NAME, probe:NAME or package.module:callable"
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -38,6 +38,8 @@ def make_env(config: EnvConfig) -> Env:
         raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}")
     if kind == "legged":
         return _legged_env(rest, config.kwargs)
+    if kind == "playground":
+        return _playground_env(rest, config.kwargs)
     if kind not in ("brax", "probe"):
         return _own_env(config)
     try:
@@ -200,6 +202,8 @@ def _legged_env(rest: str, kwargs: dict) -> Env:
         near = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
         raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {near}")
     data = coerce(LeggedConfig, plain(kwargs))
+    if isinstance(data.get("terrain", {}), dict):
+        data["terrain"] = LEGGED[rest] | data.get("terrain", {})
     try:
         settings = LeggedConfig.model_validate(data, strict=True)
     except ValidationError as error:
@@ -211,7 +215,26 @@ def _legged_env(rest: str, kwargs: dict) -> Env:
         raise ConfigError(f"env.kwargs.{error}") from None
 
 
-LEGGED = ("flat",)
+LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # what each is in section terrain
+
+
+def _playground_env(rest: str, kwargs: dict) -> Env:
+    wrong = f"env.name: {show('playground:' + rest)} is not allowed"
+    try:
+        with contextlib.redirect_stdout(None):  # see _brax_env
+            from strl_jax.envs.playground import PlaygroundEnv, SettingError
+    except ImportError as error:
+        lacking = f"MuJoCo Playground cannot be imported ({error})"
+        raise ConfigError(f"{wrong}; {lacking}: pip install 'strl_jax[playground]'") from error
+    try:
+        return PlaygroundEnv(rest, **kwargs)
+    except SettingError as error:
+        raise ConfigError(f"env.kwargs.{error}") from error
+    except TypeError as error:
+        raise ConfigError(f"env.kwargs: {show(kwargs)} is not allowed; {error}") from None
+    except ValueError as error:
+        _, listed, known = str(error).partition("known: ")
+        raise ConfigError(f"{wrong}; {error}{hint(rest, known.split(', ')) if listed else ''}") from error
 
 
 def _probe_env(rest: str, kwargs: dict) -> Env:

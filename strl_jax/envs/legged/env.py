@@ -9,8 +9,9 @@ import numpy as np
 from flax import struct
 
 from strl_jax.envs.base import Env, where
-from strl_jax.envs.legged import commands, observations, randomize, rewards, robot
+from strl_jax.envs.legged import commands, fields, observations, randomize, rewards, robot, terrain
 from strl_jax.envs.legged.config import LeggedConfig
+from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
 from strl_jax.types import Array, EnvState, Obs
 
@@ -31,6 +32,7 @@ class Legged:
     contact: Array  # bool[B, F]
     air_time: Array  # [B, F], seconds since each foot was on the ground
     key: Array  # PRNG key[B]
+    field: OnField | None  # None: the ground is flat
 
 
 @struct.dataclass
@@ -46,25 +48,30 @@ class Record:
 
 
 class LeggedEnv(Env):
-    """``legged:flat`` in a config: a robot on flat ground that has to follow commanded velocities.
+    """A robot that has to follow commanded velocities: ``legged:flat`` and, on a terrain, ``legged:rough`` in a config.
 
     Args:
         config: the environment; see ``LeggedConfig``.
 
+    Attributes:
+        terrain: the ground; None: flat, at height 0.
+
     Raises:
-        ValueError: the robot's file, names or numbers do not fit, a delay above one control step, or a
-            first time limit above the whole.
+        ValueError: the robot's file, names or numbers or the terrain's do not fit, a delay above one control
+            step, or a first time limit above the whole.
     """
 
     def __init__(self, config: LeggedConfig | None = None):
         self.config = config = LeggedConfig() if config is None else config
-        self.robot = robot.load(config.robot, config.control, config.sim)
+        self.terrain = None if config.terrain.mesh_type == "plane" else terrain.build(config.terrain)
+        self.robot = robot.load(config.robot, config.control, config.sim, own_planes=self.terrain is not None)
         self.dt = config.dt
         self.action_size = len(self.robot.dof)
         self.episode_length = config.steps(config.episode.episode_length_s)
-        self.observation_shapes = observations.shapes(self.action_size, len(self.robot.feet))
+        self.observation_shapes = observations.shapes(config, self.action_size, len(self.robot.feet))
         forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
-        self.physics = Physics(self.robot, config.control.action_scale, config.control.decimation, forces)
+        control = config.control
+        self.physics = Physics(self.robot, control.action_scale, control.decimation, forces, self.terrain)
         # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
         self._advance, self._places = jax.jit(jax.vmap(self.physics.advance)), jax.jit(jax.vmap(self.physics.places))
         velocity = np.full(self.action_size, config.robot.velocity_limit)
@@ -76,7 +83,8 @@ class LeggedEnv(Env):
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
         batch, first = key.shape[0], self.config.episode.start_length_s
         start_key, vary_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 4), out_axes=1)(key)
-        motion, feet, contact = jax.vmap(self._start)(start_key)
+        field = None if self.terrain is None else self._drawn_field(start_key)
+        motion, feet, contact = jax.vmap(self._start)(start_key, field)
         rand, delay = self.config.domain_rand, self.config.control.delay
         limit = self.episode_length if first is None else self.config.steps(first)
         state = Legged(
@@ -92,6 +100,7 @@ class LeggedEnv(Env):
             contact=contact,
             air_time=jnp.zeros(contact.shape),
             key=next_key,
+            field=field,
         )
         no = jnp.zeros(batch, bool)
         return EnvState(state, self.observe(state), jnp.zeros(batch), no, no, {}, {})
@@ -125,13 +134,14 @@ class LeggedEnv(Env):
             contact=places.contact,
             air_time=jnp.where(places.contact, 0.0, old.air_time + self.dt),
             key=next_key,
+            field=self._asked(old.field, quantities.command),
         )
         stepped = EnvState(
             physics=new,
             obs=self.observe(new),
             reward=reward,
             terminated=terminated,
-            timeout=age >= old.limit,
+            timeout=(age >= old.limit) | self._outside(motion),
             metrics=terms | self._measured(quantities, new),
             extras={},
         )
@@ -156,8 +166,9 @@ class LeggedEnv(Env):
         }
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
-        """``fresh`` where ``done``, but an environment keeps its curriculum and, if so configured, its variation."""
-        old, new = state.physics, where(done, fresh.physics, state.physics)
+        """``fresh`` where ``done``, but an environment keeps its curricula and, if so configured, its variation."""
+        old = state.physics
+        new = where(done, fresh.physics if self.terrain is None else self._on_next_field(old, fresh.physics), old)
         level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
         longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
         new = new.replace(
@@ -191,21 +202,60 @@ class LeggedEnv(Env):
             "proprioception": observations.proprioception(
                 config, lin_vel, ang_vel, gravity, command, joints - r.default, rates, state.action, noise_key
             ),
-            "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, state.motion.qpos[:, 2]),
+            "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, self._height(state.motion)),
+            "height_scan": observations.height_scan(config, self.terrain, base[:, 0], yaw(state.motion)),
             **observations.privileged(config, lin_vel, state.contact, state.variation),
         }
         return {name: obs[name].astype(jnp.float32) for name in self.observation_shapes}
 
-    def _start(self, key: Array) -> tuple[Motion, Array, Array]:
+    def _start(self, key: Array, field: OnField | None) -> tuple[Motion, Array, Array]:
         joint_key, yaw_key, speed_key = jax.random.split(key, 3)
         episode = self.config.episode
         noise = jax.random.uniform(joint_key, (self.action_size,), minval=-1.0, maxval=1.0)
         joints = jnp.clip(self.robot.default * (1 + episode.joint_noise * noise), self.robot.lower, self.robot.upper)
         turn = jax.random.uniform(yaw_key, minval=-jnp.pi, maxval=jnp.pi)
-        motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), turn)
+        xy = None if field is None else self._spawn(key, field)
+        motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), turn, xy)
         most = episode.velocity_noise
         speed = jax.random.uniform(speed_key, (6,), minval=-most, maxval=most)
         return motion.replace(qvel=motion.qvel.at[:6].set(speed)), feet, contact
+
+    def _drawn_field(self, key: Array) -> OnField:
+        return fields.draw(self.config.terrain, jax.vmap(lambda k: jax.random.fold_in(k, 0))(key))
+
+    def _spawn(self, key: Array, field: OnField) -> Array:
+        """A place ``[2]`` on the field's platform."""
+        most = self.config.terrain.start_offset
+        offset = jax.random.uniform(jax.random.fold_in(key, 1), (2,), minval=-most, maxval=most)
+        return jnp.asarray(self.terrain.origins)[field.level, field.column, :2] + offset
+
+    def _asked(self, field: OnField | None, command: Array) -> OnField | None:
+        if field is None:
+            return None
+        return field.replace(asked=field.asked + self.dt * jnp.linalg.norm(command[:, :2], axis=-1))
+
+    def _on_next_field(self, old: Legged, fresh: Legged) -> Legged:
+        """``fresh`` on the field that follows for each environment: all platforms are flat, so it is only moved."""
+        origins = jnp.asarray(self.terrain.origins)
+        here = origins[old.field.level, old.field.column]
+        walked = jnp.linalg.norm(old.motion.qpos[:, :2] - here[:, :2], axis=-1)
+        share = jnp.maximum(old.age, 1) / old.limit
+        key = jax.vmap(lambda k: jax.random.fold_in(k, 1))(old.key)
+        field = fields.next_field(self.config.terrain, old.field, walked, share, key)
+        shift = origins[field.level, field.column] - origins[fresh.field.level, fresh.field.column]
+        motion = fresh.motion.replace(qpos=fresh.motion.qpos.at[:, :3].add(shift))
+        return fresh.replace(motion=motion, feet=fresh.feet + shift[:, None], field=field)
+
+    def _height(self, motion: Motion) -> Array:
+        """Of the base over the ground under it, ``[B]``."""
+        height = motion.qpos[:, 2]
+        return height if self.terrain is None else height - self.terrain.height(motion.qpos[:, :2])
+
+    def _outside(self, motion: Motion) -> Array:
+        """bool ``[B]``: beyond the terrain's edge."""
+        if self.terrain is None:
+            return jnp.zeros(len(motion.qpos), bool)
+        return ~self.terrain.inside(motion.qpos[:, :2])
 
     def _pushed(self, key: Array, age: Array, motion: Motion) -> Motion:
         rand = self.config.domain_rand
@@ -220,7 +270,7 @@ class LeggedEnv(Env):
         if episode.max_tilt is not None:
             fallen |= -body_velocities(motion)[2][:, 2] < jnp.cos(episode.max_tilt)
         if episode.min_height is not None:
-            fallen |= motion.qpos[:, 2] < episode.min_height
+            fallen |= self._height(motion) < episode.min_height
         return fallen
 
     def _quantities(
@@ -232,7 +282,7 @@ class LeggedEnv(Env):
             lin_vel=lin_vel,
             ang_vel=ang_vel,
             gravity=gravity,
-            height=motion.qpos[:, 2],
+            height=self._height(motion),
             joint_pos=motion.qpos[:, self.robot.qpos],
             joint_vel=rates,
             joint_acc=(rates - old.motion.qvel[:, self.robot.dof]) / self.dt,
@@ -261,6 +311,8 @@ class LeggedEnv(Env):
             measured["command_level"] = state.command_level
         if self.config.episode.start_length_s is not None:
             measured["episode_limit"] = state.limit * self.dt
+        if self.terrain is not None and self.config.terrain.curriculum:
+            measured["terrain_level"] = state.field.level.astype(jnp.float32)
         return measured
 
 

@@ -6,17 +6,21 @@ import numpy as np
 
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.physics import Variation
+from strl_jax.envs.legged.terrain import Terrain
 from strl_jax.types import Array, Obs
 
 SIZES = {"lin_vel": 3, "ang_vel": 3, "gravity": 3, "commands": 3}  # then joint positions, velocities, last action
 
 
-def shapes(joints: int, feet: int) -> dict[str, tuple[int, ...]]:
+def shapes(config: LeggedConfig, joints: int, feet: int) -> dict[str, tuple[int, ...]]:
     """Component -> shape. ``proprioception`` is noisy and in st_rl's order; all others are exact.
 
     The 43 numbers of ``amp``: joint positions, feet in the base's frame, linear and angular velocity of
-    the base in its frame, joint velocities, height; in SI units.
+    the base in its frame, joint velocities, height over the ground; in SI units.
     """
+    terrain = config.terrain
+    points = len(terrain.measured_points_x) * len(terrain.measured_points_y)
+    scan = {"height_scan": (points,)} if terrain.measure_heights else {}
     return {
         "proprioception": (sum(SIZES.values()) + 3 * joints,),
         "base_velocity": (3,),
@@ -27,6 +31,7 @@ def shapes(joints: int, feet: int) -> dict[str, tuple[int, ...]]:
         "motor_strength": (joints,),
         "gains": (2,),
         "amp": (joints + 3 * feet + 3 + 3 + joints + 1,),
+        **scan,
     }
 
 
@@ -93,3 +98,22 @@ def privileged(config: LeggedConfig, lin_vel: Array, contact: Array, variation: 
 def amp(joints: Array, feet: Array, lin_vel: Array, ang_vel: Array, rates: Array, height: Array) -> Array:
     """``[B, 43]`` for 12 joints and 4 feet; ``feet[B, F, 3]`` in the base's frame."""
     return jnp.concatenate([joints, feet.reshape(len(feet), -1), lin_vel, ang_vel, rates, height[:, None]], axis=-1)
+
+
+def height_scan(config: LeggedConfig, terrain: Terrain | None, base: Array, yaw: Array) -> Array:
+    """``[B, P]``: how far the base is over points of the ground that turn with its heading.
+
+    Less 0.5 m, clipped to 1 m, times ``height_measurements``, as in legged_gym; the points' x counts slowest.
+
+    Args:
+        base: ``[B, 3]``, its place in the world.
+        yaw: ``[B]``, rad.
+    """
+    x, y = np.meshgrid(config.terrain.measured_points_x, config.terrain.measured_points_y, indexing="ij")
+    x, y = x.reshape(-1).astype(np.float32), y.reshape(-1).astype(np.float32)
+    over = jnp.broadcast_to(base[:, 2:], (len(base), len(x)))
+    if terrain is not None:
+        cos, sin = jnp.cos(yaw)[:, None], jnp.sin(yaw)[:, None]
+        place = jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1) + base[:, None, :2]
+        over -= terrain.height(place)
+    return jnp.clip(over - 0.5, -1.0, 1.0) * config.normalization.obs_scales.height_measurements
