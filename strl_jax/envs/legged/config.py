@@ -340,6 +340,8 @@ class TerrainConfig(Section):
         seed: of the random ground.
         measure_heights: whether there is a component ``height_scan``.
         measured_points_x, measured_points_y: where it measures, in m from the base, x the way it faces.
+        engage_distance: m before its near edge from which on an obstacle shows in the component ``engaging_block``.
+        passed_distance: m beyond its far edge up to which it does, half of the robot's length.
     """
 
     mesh_type: Literal["plane", "heightfield"] = "plane"
@@ -365,6 +367,8 @@ class TerrainConfig(Section):
     measure_heights: bool = True
     measured_points_x: Points = tuple(round(0.1 * i, 1) for i in range(-8, 9))
     measured_points_y: Points = tuple(round(0.1 * i, 1) for i in range(-5, 6))
+    engage_distance: float = Field(1.0, ge=0)
+    passed_distance: float = Field(0.25, ge=0)
 
 
 class LeggedConfig(Section):
@@ -384,6 +388,7 @@ class LeggedConfig(Section):
     normalization: NormalizationConfig = NormalizationConfig()
     episode: EpisodeConfig = EpisodeConfig()
     terrain: TerrainConfig = TerrainConfig()
+    camera: CameraConfig | None = None
 
     @property
     def dt(self) -> float:

@@ -9,7 +9,8 @@ import numpy as np
 from flax import struct
 
 from strl_jax.envs.base import Env, where
-from strl_jax.envs.legged import commands, fields, observations, randomize, rewards, robot, terrain
+from strl_jax.envs.legged import commands, fields, observations, obstacles, randomize, rewards, robot, terrain
+from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
@@ -205,8 +206,25 @@ class LeggedEnv(Env):
             "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, self._height(state.motion)),
             "height_scan": observations.height_scan(config, self.terrain, base[:, 0], yaw(state.motion)),
             **observations.privileged(config, lin_vel, state.contact, state.variation),
+            **self._ahead(state),
         }
         return {name: obs[name].astype(jnp.float32) for name in self.observation_shapes}
+
+    def _ahead(self, state: Legged) -> Obs:
+        """The components ``engaging_block`` and ``forward_depth``, where there is a terrain and a camera."""
+        place, turn, obs = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7], {}
+        if self.terrain is not None:
+            rings, origins = jnp.asarray(self.terrain.obstacles), jnp.asarray(self.terrain.origins)
+            level, column, section = state.field.level, state.field.column, self.config.terrain
+            obs["engaging_block"] = obstacles.engaging_block(
+                rings, origins, level, column, place, section.engage_distance, section.passed_distance
+            )
+        if self.config.camera is not None:
+            height = None if self.terrain is None else self.terrain.height
+            key = jax.vmap(lambda k: jax.random.fold_in(k, 2))(state.key)
+            look = jax.vmap(lambda *pose: depth_image(self.config.camera, height, *pose))
+            obs["forward_depth"] = look(place, turn, key)
+        return obs
 
     def _start(self, key: Array, field: OnField | None) -> tuple[Motion, Array, Array]:
         joint_key, yaw_key, speed_key = jax.random.split(key, 3)

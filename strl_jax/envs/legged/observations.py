@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from strl_jax.envs.legged import obstacles
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.physics import Variation
 from strl_jax.envs.legged.terrain import Terrain
@@ -21,6 +22,9 @@ def shapes(config: LeggedConfig, joints: int, feet: int) -> dict[str, tuple[int,
     terrain = config.terrain
     points = len(terrain.measured_points_x) * len(terrain.measured_points_y)
     scan = {"height_scan": (points,)} if terrain.measure_heights else {}
+    block = {} if terrain.mesh_type == "plane" else {"engaging_block": (obstacles.SIZE,)}
+    camera = config.camera
+    image = {} if camera is None else {"forward_depth": (1, camera.height, camera.width)}
     return {
         "proprioception": (sum(SIZES.values()) + 3 * joints,),
         "base_velocity": (3,),
@@ -32,6 +36,8 @@ def shapes(config: LeggedConfig, joints: int, feet: int) -> dict[str, tuple[int,
         "gains": (2,),
         "amp": (joints + 3 * feet + 3 + 3 + joints + 1,),
         **scan,
+        **block,
+        **image,
     }
 
 
