@@ -77,7 +77,7 @@ def test_import_path(my_module):
 @pytest.mark.parametrize(
     ("name", "kwargs", "expected"),
     [
-        ("ant", {}, "env.name: 'ant' is not allowed; it must be brax:NAME:BACKEND, legged:NAME, probe:NAME or"),
+        ("ant", {}, "env.name: 'ant' is not allowed; it must be brax:NAME:BACKEND, legged:NAME, playground:"),
         ("brax:", {}, "env.name: 'brax:' is not allowed; it must be brax:NAME:BACKEND"),
         ("brax:antt:mjx", {}, "env.name: 'brax:antt:mjx' is not allowed; unknown Brax environment 'antt'; known: "),
         ("brax:ant:mjc", {}, "env.name: 'brax:ant:mjc' is not allowed; unknown Brax backend 'mjc'; known: mjx, "),
