@@ -98,7 +98,7 @@ def test_another_robot_by_its_names(biped):
     # The feet touch the ground; nothing else, and not each other.
     touching = np.flatnonzero(other.model.geom_conaffinity)
     assert sorted(touching) == sorted(other.feet)
-    assert np.flatnonzero(other.model.geom_contype).tolist() == [other.ground]
+    assert np.flatnonzero(other.model.geom_contype).tolist() == other.ground.tolist()
 
 
 def test_all_primitives_may_touch_the_ground(biped):

@@ -110,22 +110,19 @@ def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_plan
     """The model without actuators and self-collision, on a plane that its feet touch, or on one for each."""
     for item in [*spec.actuators, *spec.sensors, *spec.keys, *spec.pairs]:
         spec.delete(item)
-    primitive = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX)
-    priority, masks = 0, []
+    touching = [geom for geom in spec.geoms if _touches(geom, config)]
+    if own_planes and len(touching) > MASKS:
+        count = len(touching)
+        raise ValueError(f"robot.collide: {count} geoms would touch the ground; on a terrain {MASKS} at most can")
+    priority = 1 + max(geom.priority for geom in spec.geoms)
     for geom in spec.geoms:
-        touches = geom.name in config.feet
-        if config.collide and geom.type in primitive and geom.parent.name != "world":
-            touches |= geom.contype > 0 or geom.conaffinity > 0
         geom.contype, geom.conaffinity = 0, 0
-        if touches:
-            geom.conaffinity = 1 << len(masks) * own_planes
-            masks.append(geom.conaffinity)
-        priority = max(priority, geom.priority + 1)
-    if own_planes and len(masks) > MASKS:
-        raise ValueError(f"robot.collide: {len(masks)} geoms would touch the ground; on a terrain {MASKS} at most can")
-    for number, mask in enumerate(dict.fromkeys(masks)):
-        plane = {"type": mujoco.mjtGeom.mjGEOM_PLANE, "size": [0, 0, 1], "contype": mask, "conaffinity": 0}
-        ground = spec.worldbody.add_geom(name=f"{GROUND}_{number}", **plane)
+    for number, geom in enumerate(touching):
+        geom.conaffinity = 1 << number * own_planes
+    for number in range(len(touching) if own_planes else 1):
+        kind, mask = mujoco.mjtGeom.mjGEOM_PLANE, 1 << number
+        name = f"{GROUND}_{number}"
+        ground = spec.worldbody.add_geom(name=name, type=kind, size=[0, 0, 1], contype=mask, conaffinity=0)
         ground.priority = priority  # its friction is the contact's
         ground.condim = 3
     option = spec.option
@@ -134,6 +131,13 @@ def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_plan
     option.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
     return spec
+
+
+def _touches(geom: mujoco.MjsGeom, config: RobotConfig) -> bool:
+    """Whether the ground holds a geom of the file: a foot and, if so configured, what collides there."""
+    primitive = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX)
+    other = config.collide and geom.type in primitive and geom.parent.name != "world"
+    return geom.name in config.feet or (other and (geom.contype > 0 or geom.conaffinity > 0))
 
 
 def _touching(model: mujoco.MjModel, ground: np.ndarray) -> np.ndarray:
