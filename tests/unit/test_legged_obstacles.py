@@ -1,4 +1,4 @@
-"""Which obstacle a robot on a terrain has to do with, and what the multi-policies make of it."""
+"""Which obstacle a robot on a terrain has to do with, what the multi-policies make of it, and that it is seen."""
 
 import functools
 
@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strl_jax.envs.legged import obstacles
+from strl_jax.envs.legged import observations, obstacles
+from strl_jax.envs.legged.camera import depth_image
+from strl_jax.envs.legged.config import CameraConfig, LeggedConfig, TerrainConfig, TerrainProportions
+from strl_jax.envs.legged.env import LeggedEnv
 from strl_jax.modules.mutex_selection import select_climb, select_field
 
 # id, inner radius, extent, height: nothing, a gap, a block up and one down; fields of 8 m.
@@ -94,3 +97,44 @@ def test_what_the_multi_policies_select(field, out, by_field, by_climb):
     block = jnp.asarray(blocks(field, [[out, 0.0]]))
     np.testing.assert_array_equal(select_field(block)[0], np.eye(5)[by_field])
     np.testing.assert_array_equal(select_climb(block)[0], np.eye(6)[by_climb])
+
+
+KINDS = ("flat", "rough", "slope_up", "slope_down", "stairs_up", "stairs_down", "gaps", "blocks_up", "blocks_down")
+BLOCKS = TerrainConfig(
+    mesh_type="heightfield",
+    num_rows=2,
+    num_cols=1,
+    terrain_proportions=TerrainProportions(**dict.fromkeys(KINDS, 0.0) | {"blocks_up": 1.0}),
+    block_height=(0.2, 0.4),
+    measure_heights=False,
+)
+
+
+def test_the_environment_offers_what_there_is():
+    """Its ground as the camera's, and each robot's own field.
+
+    In the last row, at 1 m from the middle towards x, facing the block of 0.4 m at 1.5 m, the camera 0.27 m
+    ahead and 0.05 m under the base, level. The wall slants over 0.1 m.
+    """
+    assert not {"forward_depth", "engaging_block"} & set(observations.shapes(LeggedConfig(), 12, 4))
+    camera = CameraConfig(position=(0.27, 0.0, -0.05), pitch=0.0, height=3, width=4)
+    env = LeggedEnv(LeggedConfig(terrain=BLOCKS, camera=camera))
+    assert env.observation_shapes["forward_depth"] == (1, 3, 4)
+    assert env.observation_shapes["engaging_block"] == (8,)
+
+    state = jax.eval_shape(env.reset, jax.random.split(jax.random.key(0), 2)).physics
+    key = jax.random.split(jax.random.key(1), 2)
+    state = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), state.replace(key=None)).replace(key=key)
+    base = jnp.asarray(env.terrain.origins[[1, 0], 0]) + jnp.array([[1.0, 0.0, 0.25], [0.0, 0.0, 0.25]])
+    qpos = state.motion.qpos.at[:, :3].set(base).at[:, 3].set(1.0)
+    state = state.replace(
+        motion=state.motion.replace(qpos=qpos), field=state.field.replace(level=jnp.array([1, 0], jnp.int32))
+    )
+    seen = jax.jit(env.observe)(state)
+    np.testing.assert_allclose(seen["engaging_block"][0], [0.5, 0, 0, 0, 1, 0, 1.5, 0.4], atol=1e-5)
+    np.testing.assert_array_equal(seen["engaging_block"][1], NONE)  # 1.5 m before it
+    # The middle row at 0.2 m, half of the wall: 0.5 - 0.27 + 0.05 m ahead, and 2 m of range from 0.1 m on.
+    np.testing.assert_allclose(seen["forward_depth"][0, 0, 1, :], (0.28 - 0.1) / 2.0, atol=1e-4)
+    level = jnp.array([1.0, 0.0, 0.0, 0.0])
+    expected = depth_image(camera, env.terrain.height, base[1], level)
+    np.testing.assert_allclose(seen["forward_depth"][1], expected, atol=1e-4)

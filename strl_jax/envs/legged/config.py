@@ -298,7 +298,7 @@ class CameraConfig(Section):
     height: int = Field(24, ge=1)
     width: int = Field(32, ge=1)
     depth_range: Depths = (0.1, 2.1)
-    steps: int = Field(40, ge=1)
+    steps: int = Field(25, ge=1)
     noise: float = Field(0.0, ge=0)
     centered: bool = False
 
