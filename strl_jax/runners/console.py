@@ -115,7 +115,7 @@ class _Screen:
 
     def update(self, done: int, scalars: Mapping[str, float]) -> None:
         """Take in the numbers of one iteration; the last evaluation stays until the next."""
-        evaluation = {name: value for name, value in scalars.items() if name.startswith("Eval/")}
+        evaluation = _evaluation(scalars)
         if evaluation:
             self._evaluation = [("evaluated at", str(done)), *_group(evaluation, "Eval/", "eval ")]
         self.done, self._scalars = done, dict(scalars)
@@ -191,7 +191,7 @@ def _table(cells: list[Cell], rows: int, columns: int) -> Table:
 
 
 def _plain_line(screen: _Screen, scalars: Mapping[str, float]) -> str:
-    evaluation = _join(_group(scalars, "Eval/", ""))
+    evaluation = _join(_group(_evaluation(scalars), "Eval/", ""))
     parts = [
         f"it {screen.done}/{screen.total}",
         f"{_count(_get(scalars, 'Train/env_steps'))} steps",
@@ -205,6 +205,15 @@ def _plain_line(screen: _Screen, scalars: Mapping[str, float]) -> str:
         f"eta {screen.eta()}",
     ]
     return " | ".join(part for part in parts if part)
+
+
+def _evaluation(scalars: Mapping[str, float]) -> dict[str, float]:
+    """An evaluation's numbers without the terms of the reward, of which a robot has a screenful."""
+    return {
+        name: value
+        for name, value in scalars.items()
+        if name.startswith("Eval/") and not name.startswith("Eval/metric/reward_")
+    }
 
 
 def _join(cells: Iterable[Cell]) -> str:

@@ -42,6 +42,8 @@ class Loop:
         trial: an Optuna trial or None.
     """
 
+    PRUNER = "Optuna's pruner"
+
     def __init__(self, runner, iterations: int, random_lengths: bool, trial):
         self.runner, self.random_lengths, self.trial = runner, random_lengths, trial
         self.vote = StopVote(runner.mesh)
@@ -53,6 +55,7 @@ class Loop:
         self.earlier_seconds = runner.progress.seconds
         self.leader = jax.process_index() == 0
         self.fault: WriterError | None = None  # the first of a writer
+        self.pruned = False
 
     def _budget(self, wanted: int) -> int:
         limit = self.runner.config.runner.max_env_steps
@@ -68,6 +71,7 @@ class Loop:
             ConfigError: a writer does not start; nothing was trained.
             CheckpointError: a checkpoint cannot be written.
             WriterError: a writer failed; the run is saved.
+            optuna.TrialPruned: the trial is to be given up; the run is saved.
         """
         runner = self.runner
         with StopFlag() as stop, Console(self.last, self.first, quiet=not self.leader) as self.console:
@@ -81,6 +85,10 @@ class Loop:
                     self._guarded(writer, writer.close)
         if self.fault is not None:
             raise self.fault
+        if self.pruned:
+            import optuna  # the trial is its own, so it is there
+
+            raise optuna.TrialPruned(f"pruned at iteration {runner.progress.iteration}")
 
     def _guarded(self, writer: Writer, call: Callable[[], None]) -> None:
         """What a writer raises waits for the end of the run, which comes soon."""
@@ -144,7 +152,9 @@ class Loop:
 
     def _asked(self, stop: StopFlag) -> str | None:
         """What asks to stop here."""
-        return stop.name if self.fault is None else "a writer that failed"
+        if self.fault is not None:
+            return "a writer that failed"
+        return self.PRUNER if self.pruned else stop.name
 
     def _read(self, unread: list[Pending]) -> None:
         """Waits for iterations, then logs them; their time is shared among them."""
@@ -205,6 +215,7 @@ class Loop:
         runner, progress = self.runner, self.runner.progress
         if self.trial is not None:
             self.trial.report(runner.metrics_velrmsd, progress.iteration)
+            self.pruned = self.trial.should_prune()
         if math.isnan(score) or (progress.best_score is not None and score <= progress.best_score):
             return
         progress.best_score = score

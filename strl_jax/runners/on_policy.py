@@ -104,7 +104,7 @@ class OnPolicyRunner:
             num_learning_iterations: iterations to add.
             init_at_random_ep_len: start the first episodes at random ages; None: as
                 the config says.
-            trial: an Optuna trial; gets every evaluation's velocity RMSD.
+            trial: an Optuna trial; gets every evaluation's velocity RMSD, and may prune the run.
 
         Returns:
             Velocity RMSD in m/s and cost of transport of the last evaluation, NaN
@@ -114,6 +114,7 @@ class OnPolicyRunner:
             ConfigError: the algorithm does not train this policy, a writer does not
                 start, or the run folder holds another run.
             CheckpointError: a checkpoint cannot be written.
+            optuna.TrialPruned: the trial's pruner gave it up; the run is saved.
         """
         registry.check_trains(self.config, self.algorithm.policy)
         if init_at_random_ep_len is None:

@@ -40,6 +40,9 @@ class Trial:
     def report(self, value, step):
         self.reports.append((value, step))
 
+    def should_prune(self):
+        return False
+
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once(tmp_path_factory):
