@@ -90,13 +90,13 @@ class RobotConfig(Section):
 class SimConfig(Section):
     """MuJoCo's time step in seconds, and the work of its Newton solver in each.
 
-    One iteration is fast and enough to learn to walk, but feet that are thrown sideways then slip less than
-    their friction says; with 4 iterations and 8 line searches its limit is kept.
+    With 4 iterations and 8 line searches feet slip where their friction says. With 1 and 5 a step costs half
+    as much and robots learn to walk too, but on any ground as if it were not slippery.
     """
 
     dt: float = Field(0.005, gt=0, le=0.02)
-    iterations: int = Field(1, ge=1)
-    ls_iterations: int = Field(5, ge=1)
+    iterations: int = Field(4, ge=1)
+    ls_iterations: int = Field(8, ge=1)
 
 
 class ControlConfig(Section):
@@ -149,16 +149,19 @@ class CommandsConfig(Section):
 
 
 class RewardScales(Section):
-    """Weight of every reward term, per second; 0: the term is not computed."""
+    """Weight of every reward term, per second; 0: the term is not computed.
+
+    legged_gym's, but for a stronger tracking and weaker torques, with which a robot walks in half the time.
+    """
 
     termination: float = 0.0
-    tracking_lin_vel: float = 1.0
-    tracking_ang_vel: float = 0.5
+    tracking_lin_vel: float = 2.0
+    tracking_ang_vel: float = 0.75
     lin_vel_z: float = -2.0
     ang_vel_xy: float = -0.05
     orientation: float = 0.0
     base_height: float = 0.0
-    torques: float = -0.0002
+    torques: float = -0.0001
     dof_vel: float = 0.0
     dof_acc: float = -2.5e-7
     dof_pos_limits: float = -10.0
@@ -186,7 +189,7 @@ class RewardsConfig(Section):
 
     scales: RewardScales = RewardScales()
     only_positive_rewards: bool = True
-    tracking_sigma: float = Field(0.25, gt=0)
+    tracking_sigma: float = Field(0.15, gt=0)
     soft_dof_pos_limit: float = Field(0.9, gt=0, le=1)
     soft_dof_vel_limit: float = Field(1.0, gt=0, le=1)
     soft_torque_limit: float = Field(1.0, gt=0, le=1)
