@@ -33,7 +33,7 @@ class PlaygroundEnv(Env):
     their rewards added up, and ``episode_length`` is the config's in such steps. Of the state
     only the leaves are kept that a later step reads (CartpoleBalance in JAX: 8 of 95).
 
-    Warp's functions do not show what they read, so all leaves are kept (119 of 196), except
+    Warp's functions do not show what they read, so far more leaves are kept (117 of 196), but not
     those that all environments share (contacts), which every step computes anew. They hold
     ``naconmax`` contacts of all environments of a device together: many environments need more.
     Warp runs on CUDA, and slowly on a CPU.
