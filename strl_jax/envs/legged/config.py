@@ -330,7 +330,8 @@ class TerrainConfig(Section):
         horizontal_scale: m between the points at which the ground has its heights; walls are as wide.
         border_size: m of flat ground round all fields; who leaves it ends its episode, as by a time-out.
         curriculum: robots that walk far go on to the next row, others back; else each keeps the field that
-            it is given at the start, of any row.
+            it is given at the start, of any row. Shorter episodes for it are ``episode.episode_length_s``: one
+            that ``env.episode_length`` cuts off counts as a fall.
         max_init_terrain_level: the last row, counted from 0, in which robots start with the curriculum.
         terrain_length: m, of a field's side.
         num_rows, num_cols: levels, and fields in each.
