@@ -41,7 +41,9 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "policies": LIBRARY | CONFIG,
     "registry": LIBRARY | CONFIG | {"policies"},
     "runners": LIBRARY | CONFIG | {"registry", "policies", "__init__"},
-    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"registry", "runners", "__init__"}),
+    "viewer": LIBRARY | CONFIG | {"registry", "runners"},
+    "viewer/draw": set(),  # a process of its own that draws, and needs no JAX
+    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"registry", "runners", "viewer", "__init__"}),
     "interop/torch_checkpoint": LIBRARY | CONFIG | {"runners"},  # a command
     "interop/export": LIBRARY | CONFIG | {"registry", "runners"},  # a command
 }

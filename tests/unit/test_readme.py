@@ -17,7 +17,7 @@ import jax
 import pytest
 import yaml
 
-from strl_jax import bench, config, config_schema, train
+from strl_jax import bench, config, config_schema, play, train
 from strl_jax.algorithms.appo import AmpFields
 from strl_jax.algorithms.estimator import EstimatorFields
 from strl_jax.algorithms.rnd import RNDConfig
@@ -33,6 +33,7 @@ TABLE = re.compile(r"(<!-- config reference: .*? -->\n)(.*?)(<!-- end of config 
 COMMANDS = {
     "strl_jax.train": train.parse,
     "strl_jax.bench": bench.parse,
+    "strl_jax.play": play.parse,
     "strl_jax.interop.torch_checkpoint": torch_checkpoint.parse,
     "strl_jax.interop.export": export.parse,
 }

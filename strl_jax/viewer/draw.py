@@ -1,0 +1,124 @@
+"""A process of its own that draws frames with MuJoCo and encodes them: OpenGL's library is chosen at its start.
+
+``python -m strl_jax.viewer.draw`` alone only tries whether OpenGL works.
+"""
+
+import os
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+SIZE = (800, 450)  # pixels
+COMMANDED, MEASURED = (0.1, 0.35, 0.95, 1.0), (0.1, 0.7, 0.25, 1.0)
+PER_SPEED = 0.5  # m of an arrow for each m/s
+
+
+def try_out() -> None:
+    """Draws a ball; raises whatever OpenGL does if it does not work."""
+    model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+    with mujoco.Renderer(model, 8, 8) as renderer:
+        renderer.update_scene(mujoco.MjData(model))
+        renderer.render()
+
+
+def encode(model: mujoco.MjModel, trace: dict, fps: Fraction, path: Path) -> None:
+    """The frames of ``qpos [T, nq]`` as an MP4, with arrows for a robot's velocities.
+
+    Args:
+        trace: ``qpos`` and, of a robot, ``command`` and ``velocity`` ``[T, 3]``.
+    """
+    import av  # of the extra ``play``
+
+    width, height = SIZE
+    model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
+    model.vis.global_.offheight = max(model.vis.global_.offheight, height)
+    with mujoco.Renderer(model, height, width) as renderer, av.open(str(path), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=fps)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for image in frames(model, renderer, trace):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def frames(model: mujoco.MjModel, renderer: mujoco.Renderer, trace: dict):
+    """Each frame ``[H, W, 3]``, the camera follows the first body that moves."""
+    data, camera, body = mujoco.MjData(model), mujoco.MjvCamera(), moving_body(model)
+    camera.azimuth, camera.elevation = 130.0, -18.0
+    for index, qpos in enumerate(trace["qpos"]):
+        data.qpos[:] = qpos
+        mujoco.mj_forward(model, data)
+        if index == 0:
+            reach = reach_of(model, data, body)
+            camera.distance = 3.6 * reach
+            model.stat.extent = max(2.0, 2 * reach)  # by which near and far planes, haze and shadows go
+            camera.lookat[:] = data.subtree_com[body]
+        camera.lookat[:] += 0.2 * (data.subtree_com[body] - camera.lookat)  # no shaking with every step
+        renderer.update_scene(data, camera)
+        if "command" in trace:
+            _add_arrows(
+                renderer.scene, data.xpos[body], data.xmat[body], trace["command"][index], trace["velocity"][index]
+            )
+        image = renderer.render()
+        yield _labelled(image, trace["command"][index], trace["velocity"][index]) if "command" in trace else image
+
+
+def moving_body(model: mujoco.MjModel) -> int:
+    """The body of the first joint, or the first one."""
+    return int(model.jnt_bodyid[0]) if model.njnt else min(1, model.nbody - 1)
+
+
+def reach_of(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> float:
+    """Distance from the tree's centre to the farthest end of its geoms, m."""
+    own = model.body_rootid[model.geom_bodyid] == model.body_rootid[body]
+    far = np.linalg.norm(data.geom_xpos[own] - data.subtree_com[body], axis=1) + model.geom_rbound[own]
+    return float(far.max(initial=0.3))
+
+
+def _add_arrows(scene, place, turn, command, velocity) -> None:
+    """Planar velocities as arrows over the robot: blue the command, green what it does."""
+    yaw = np.arctan2(turn[3], turn[0])
+    for vector, colour, height in ((command, COMMANDED, 0.3), (velocity, MEASURED, 0.26)):
+        if scene.ngeom >= scene.maxgeom or np.hypot(*vector[:2]) < 0.02:
+            continue
+        start = place + np.array([0, 0, height])
+        x, y = PER_SPEED * np.asarray(vector[:2], float)
+        end = start + np.array([np.cos(yaw) * x - np.sin(yaw) * y, np.sin(yaw) * x + np.cos(yaw) * y, 0])
+        geom = scene.geoms[scene.ngeom]
+        kind = mujoco.mjtGeom.mjGEOM_ARROW
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), np.array(colour, np.float32))
+        mujoco.mjv_connector(geom, kind, 0.012, start, end)
+        scene.ngeom += 1
+
+
+def _labelled(image: np.ndarray, command, velocity) -> np.ndarray:
+    from PIL import Image, ImageDraw, ImageFont  # of the extra ``play``
+
+    picture = Image.fromarray(image)
+    pen, font = ImageDraw.Draw(picture), ImageFont.load_default(18)
+    lines = (("commanded", command, COMMANDED), ("measured", velocity, MEASURED))
+    for row, (name, (x, y, yaw), colour) in enumerate(lines):
+        text = f"{name}: {x:+.2f} m/s forwards, {y:+.2f} m/s left, {yaw:+.2f} rad/s"
+        pen.text((12, 10 + 24 * row), text, fill=tuple(int(200 * part) for part in colour[:3]), font=font)
+    return np.asarray(picture)
+
+
+def main(arguments: list[str]) -> int:
+    """Draws what is in the folder ``arguments[0]``: ``model.mjb``, ``trace.npz``; the video goes to its ``out``."""
+    if not arguments:
+        try_out()
+        return 0
+    folder = Path(arguments[0])
+    with np.load(folder / "trace.npz") as file:
+        trace = {name: file[name] for name in file.files}
+    fps = Fraction(*trace.pop("fps").tolist())
+    encode(mujoco.MjModel.from_binary_path(str(folder / "model.mjb")), trace, fps, folder / "out")
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)  # EGL's library fails where Python's exit frees it once more

@@ -1,0 +1,104 @@
+"""The policy of a run folder with the environments that it was trained in, or others by overrides."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import yaml
+
+from strl_jax import config_yaml, registry
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.config import Config, ConfigError
+from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.runners import checkpoint, run_dir
+from strl_jax.runners.checkpoint import CheckpointError
+
+KINDS = ("best", "last", "numbered")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run folder holds, ready to act.
+
+    Attributes:
+        config: the run's with the overrides.
+        env: episodes as in training.
+        algorithm, variables, stats: the policy.
+        kind, iteration: of its checkpoint.
+    """
+
+    config: Config
+    env: EpisodeEnv
+    algorithm: Algorithm
+    variables: dict
+    stats: dict
+    kind: str
+    iteration: int
+
+
+def read_config(path: Path, overrides: Sequence[str]) -> tuple[Config, list[str]]:
+    """The config of the run in ``path`` with overrides, of which a mapping changes only what it names.
+
+    Raises:
+        ConfigError: no run there, or bad overrides.
+    """
+    try:
+        return run_dir.read_config(path, [part for text in overrides for part in single(text)])
+    except ConfigError as error:
+        raise ConfigError(*(line.removeprefix("--resume: ") for line in str(error).splitlines())) from None
+
+
+def single(override: str) -> list[str]:
+    """An override of an environment's section as one for each value in it.
+
+    Raises:
+        ConfigError: it is no ``section.key=VALUE``.
+    """
+    path, value = config_yaml.parse_override(override)
+    if path[0] != "env" or not isinstance(value, dict):
+        return [override]
+    return [f"{'.'.join(key)}={text}" for key, text in _leaves(path, value)]
+
+
+def _leaves(path: tuple[str, ...], value) -> list[tuple[tuple[str, ...], str]]:
+    if isinstance(value, dict) and value:
+        return [leaf for key, item in value.items() for leaf in _leaves((*path, str(key)), item)]
+    return [(path, yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip())]
+
+
+def find(path: Path, kind: str | None, iteration: int | None) -> tuple[str, int]:
+    """Which checkpoint of a run is meant, its kind and iteration.
+
+    Args:
+        kind: ``best``, ``last`` or ``numbered``; None: whatever is there, in this order.
+        iteration: None: the newest.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    source = checkpoint.Checkpointer(path)
+    there = {name: source.iterations(name) for name in KINDS}
+    for name in KINDS if kind is None else (kind,):
+        if there[name] and (iteration is None or iteration in there[name]):
+            return name, there[name][-1] if iteration is None else iteration
+    what = "checkpoint" if kind is None else f"{kind} checkpoint"
+    of = "" if iteration is None else f" of iteration {iteration}"
+    has = "; ".join(f"{name} {', '.join(map(str, numbers))}" for name, numbers in there.items() if numbers)
+    raise CheckpointError(f"{path}: no {what}{of}; there is {has or 'none at all'}")
+
+
+def load(path: Path, config: Config, env: EpisodeEnv, kind: str, iteration: int) -> Trained:
+    """The policy in a checkpoint.
+
+    Raises:
+        ConfigError: the policy does not fit the environment.
+        CheckpointError: a damaged checkpoint, or one of other observations.
+    """
+    algorithm = registry.make_acting(config, env.env)
+    source = checkpoint.Checkpointer(path)
+    checkpoint.check_layout(source.read_meta(kind, iteration)["layout"], checkpoint.layout(algorithm))
+    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+    target = {"train": {"params": shapes.params, "stats": shapes.stats}}
+    train = source.restore(kind, iteration, target, subset=True)["train"]
+    return Trained(config, env, algorithm, train["params"]["policy"], train["stats"], kind, iteration)

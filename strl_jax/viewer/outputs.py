@@ -1,0 +1,54 @@
+"""Where results go: checked before anything runs, and written whole or not at all."""
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from strl_jax.config import ConfigError
+
+SUFFIXES = {"--video": (".mp4",), "--html": (".html", ".htm"), "--plot": (".png", ".pdf", ".svg"), "--out": (".json",)}
+PACKAGES = {"--video": ("av", "PIL"), "--plot": ("matplotlib",)}
+
+
+def check(paths: Mapping[str, Path]) -> None:
+    """Whether each option's file can be written there, and what it takes is installed.
+
+    Raises:
+        ConfigError: one line for each fault.
+    """
+    faults = [fault for option, path in paths.items() for fault in _faults(option, path)]
+    if faults:
+        raise ConfigError(*faults)
+
+
+def _faults(option: str, path: Path) -> list[str]:
+    if path.suffix.lower() not in SUFFIXES[option]:
+        return [f"{option}: {path} must end in {' or '.join(SUFFIXES[option])}"]
+    if path.is_dir() or not path.parent.is_dir():
+        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        return [f"{option}: {path} cannot be written: {what}"]
+    if not os.access(path.parent, os.W_OK):
+        return [f"{option}: {path} cannot be written: the folder {path.parent} is not to be written in"]
+    for package in PACKAGES.get(option, ()):
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            return [f"{option} needs the package {package}: pip install 'strl_jax[play]'"]
+    return []
+
+
+def write(path: Path, make: Callable[[Path], None]) -> None:
+    """``make`` writes a file that then takes the place of ``path``, in one rename; if it fails ``path`` stays.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        make(temporary)
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

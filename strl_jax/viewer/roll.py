@@ -1,0 +1,113 @@
+"""Whole episodes of a policy as one compiled program, with all that environment 0 showed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.runners.evaluation import Evaluation, summarize
+from strl_jax.types import Array, EpisodeSums
+from strl_jax.viewer.watched import SHOWN, Commanded, Watched, records
+
+SETTLED = 1.0  # s after which a robot's velocity counts as the one that it has found
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Episodes, one of each environment.
+
+    Attributes:
+        numbers: those of ``evaluation.summarize``; of each group ``[G]`` if the episodes are in groups.
+        velocity: ``[G, 3]``, mean velocity of each group's robots after the first second; NaN: none got so far,
+            or the environment has no robots.
+        trace: of environment 0 up to its end, name -> ``[T, ...]``: ``reward``, ``action`` and what its steps showed.
+    """
+
+    numbers: dict[str, np.ndarray]
+    velocity: np.ndarray
+    trace: dict[str, np.ndarray]
+
+
+@struct.dataclass
+class _Moved:
+    """Sums over the first episode after it has settled."""
+
+    velocity: Array  # [B, 3]
+    steps: Array  # [B]
+
+
+def make_roll(
+    env: EpisodeEnv, algorithm: Algorithm, num_envs: int, groups: int | None = None
+) -> Callable[[dict, dict, Array, Array | None], Roll]:
+    """``(variables, stats, key, commands) -> Roll``: the episodes of ``evaluation.make_evaluate`` for the same key.
+
+    Args:
+        env: its ``episode_length`` is the time limit.
+        num_envs: environments, each one episode.
+        groups: summarise so many groups of them, one after the other, by themselves; None: all of them as one.
+
+    ``commands`` is ``[num_envs, 3]`` for legged robots; None: they are those of training.
+    """
+    fair = env.evaluated()
+    scores = fair.env.scores
+
+    @jax.jit
+    def run(variables: dict, stats: dict, key: Array, commands: Array | None):
+        inner = Watched(fair.env) if commands is None else Commanded(fair.env, commands, env.episode_length)
+        keys = jax.random.split(key, num_envs)
+        loop, moved, trace = _episodes(replace(fair, env=inner), algorithm, variables, stats, keys)
+        parts = (loop.sums, loop.valid, loop.survived, moved)
+        grouped = jax.tree.map(lambda x: x.reshape(groups or 1, -1, *x.shape[1:]), parts)
+        numbers = jax.vmap(lambda *part: summarize(*part, scores=scores, axis_name=None))(*grouped[:3])
+        velocity = grouped[3].velocity.sum(1) / grouped[3].steps.sum(1)[:, None]
+        return numbers, velocity, trace, loop.sums.length[0]
+
+    def roll(variables: dict, stats: dict, key: Array, commands: Array | None = None) -> Roll:
+        numbers, velocity, trace, length = jax.device_get(run(variables, stats, key, commands))
+        numbers = numbers if groups else {name: value[0] for name, value in numbers.items()}
+        return Roll(numbers, velocity, {name: value[:length] for name, value in trace.items()})
+
+    return roll
+
+
+def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dict, key: Array):
+    """The loop's end, the sums of what moved, and environment 0's steps ``[T, ...]``; see ``first_episodes``."""
+    batch = key.shape[0]
+    start, metrics = env.init(key, random_lengths=False)
+    zeros, everyone = jnp.zeros(batch), jnp.ones(batch, bool)
+    robots = records(env.env.env)
+
+    def step(carry: tuple[Evaluation, _Moved], _):
+        loop, moved = carry
+        groups = algorithm.pack(stats, loop.env.env.obs, groups=algorithm.act_groups)
+        mean, _, memory = algorithm.policy.apply(variables, groups, loop.carry, loop.reset, method="act")
+        episode, timestep = env.step(loop.env, mean, start.env, zeros)
+        shown = timestep.extras[SHOWN]
+        if robots:
+            counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLED)
+            moved = _Moved(moved.velocity + jnp.where(counts[:, None], shown["velocity"], 0.0), moved.steps + counts)
+        seen = EpisodeSums(timestep.reward, jnp.ones_like(loop.sums.length), timestep.metrics)
+        after = Evaluation(
+            env=episode,
+            carry=memory,
+            reset=timestep.done,
+            running=loop.running & ~timestep.done,
+            valid=loop.valid & (timestep.valid | ~loop.running),
+            survived=loop.survived | (timestep.timeout & loop.running),
+            sums=jax.tree.map(lambda total, x: total + jnp.where(loop.running, x, 0), loop.sums, seen),
+            step=loop.step + 1,
+        )
+        of_first = jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **shown})
+        return (after, moved), of_first
+
+    memory = algorithm.policy.initial_carry(batch, key[0])
+    sums = EpisodeSums(zeros, zeros.astype(jnp.int32), metrics)
+    loop = Evaluation(start, memory, everyone, everyone, everyone, ~everyone, sums, jnp.int32(0))
+    moved = _Moved(jnp.zeros((batch, 3)), zeros)
+    (loop, moved), trace = jax.lax.scan(step, (loop, moved), None, length=env.episode_length)
+    return loop, moved, trace

@@ -1,0 +1,85 @@
+"""Geoms of a MuJoCo model as triangles."""
+
+import mujoco
+import numpy as np
+
+AROUND, ALONG = 24, 12  # faces of what is round
+GEOM = mujoco.mjtGeom
+Triangles = tuple[np.ndarray, np.ndarray]  # vertices [V, 3] in the geom's frame, faces [N, 3]
+
+
+def triangles(model: mujoco.MjModel, geom: int) -> Triangles | None:
+    """A geom's surface; None for a plane, a height field and kinds that have none."""
+    kind, size = model.geom_type[geom], model.geom_size[geom]
+    if kind == GEOM.mjGEOM_SPHERE:
+        return _ball(np.full(3, size[0]), 0.0)
+    if kind == GEOM.mjGEOM_ELLIPSOID:
+        return _ball(size, 0.0)
+    if kind == GEOM.mjGEOM_CAPSULE:
+        return _ball(np.full(3, size[0]), size[1])
+    if kind == GEOM.mjGEOM_CYLINDER:
+        return _cylinder(size[0], size[1])
+    if kind == GEOM.mjGEOM_BOX:
+        return _box(size)
+    return _mesh(model, model.geom_dataid[geom]) if kind == GEOM.mjGEOM_MESH else None
+
+
+def height_field(model: mujoco.MjModel, geom: int, low: np.ndarray, high: np.ndarray) -> Triangles:
+    """The part of a height field between two places ``[2]`` in its geom's frame, at least one cell of it."""
+    field = model.geom_dataid[geom]
+    rows, columns, first = model.hfield_nrow[field], model.hfield_ncol[field], model.hfield_adr[field]
+    half, rise = model.hfield_size[field, :2], model.hfield_size[field, 2]
+    heights = rise * model.hfield_data[first : first + rows * columns].reshape(rows, columns)
+    x, y = np.linspace(-half[0], half[0], columns), np.linspace(-half[1], half[1], rows)
+    i, j = (_part(axis, low[k], high[k]) for k, axis in enumerate((x, y)))
+    grid = np.stack(np.meshgrid(x[i], y[j]), axis=-1)
+    vertices = np.concatenate([grid, heights[j, i][..., None]], axis=-1)
+    return vertices.reshape(-1, 3), _grid_faces(*vertices.shape[:2])
+
+
+def _part(axis: np.ndarray, low: float, high: float) -> slice:
+    begin = int(np.clip(np.searchsorted(axis, low) - 1, 0, len(axis) - 2))
+    return slice(begin, int(np.clip(np.searchsorted(axis, high) + 1, begin + 2, len(axis))))
+
+
+def _ball(radii: np.ndarray, half: float) -> Triangles:
+    """An ellipsoid whose halves are ``half`` away from the middle, joined by its equator."""
+    down = np.linspace(
+        0, np.pi, ALONG + 2 - ALONG % 2
+    )  # an even number of rings: none on the equator but both beside it
+    rings = np.sort(np.concatenate([down, [np.pi / 2, np.pi / 2]]))
+    shift = np.where(np.arange(len(rings)) < len(rings) // 2, half, -half)
+    around = np.linspace(0, 2 * np.pi, AROUND + 1)
+    ring, turn = np.meshgrid(rings, around, indexing="ij")
+    unit = np.stack([np.sin(ring) * np.cos(turn), np.sin(ring) * np.sin(turn), np.cos(ring)], axis=-1)
+    vertices = unit * radii
+    vertices[..., 2] += shift[:, None]
+    return vertices.reshape(-1, 3), _grid_faces(*vertices.shape[:2])
+
+
+def _cylinder(radius: float, half: float) -> Triangles:
+    around = np.linspace(0, 2 * np.pi, AROUND + 1)
+    circle = np.stack([np.cos(around), np.sin(around)], axis=-1)
+    rings = [(0.0, half), (radius, half), (radius, -half), (0.0, -half)]
+    vertices = np.stack([np.column_stack([r * circle, np.full(len(circle), z)]) for r, z in rings])
+    return vertices.reshape(-1, 3), _grid_faces(*vertices.shape[:2])
+
+
+def _box(size: np.ndarray) -> Triangles:
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
+    faces = [face for a, b, c, d in quads for face in ((a, b, c), (a, c, d))]
+    return signs * size, np.array(faces)
+
+
+def _mesh(model: mujoco.MjModel, mesh: int) -> Triangles:
+    first, count = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
+    face, number = model.mesh_faceadr[mesh], model.mesh_facenum[mesh]
+    return model.mesh_vert[first : first + count], model.mesh_face[face : face + number]
+
+
+def _grid_faces(rows: int, columns: int) -> np.ndarray:
+    """Two triangles for each cell of a grid of vertices."""
+    index = np.arange(rows * columns).reshape(rows, columns)
+    a, b, c, d = index[:-1, :-1], index[:-1, 1:], index[1:, :-1], index[1:, 1:]
+    return np.stack([np.stack([a, b, c], -1), np.stack([b, d, c], -1)], axis=2).reshape(-1, 3)
