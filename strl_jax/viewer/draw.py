@@ -89,6 +89,7 @@ def _add_arrows(scene, place, turn, command, velocity) -> None:
         geom = scene.geoms[scene.ngeom]
         kind = mujoco.mjtGeom.mjGEOM_ARROW
         mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), np.array(colour, np.float32))
+        geom.category = mujoco.mjtCatBit.mjCAT_DECOR  # casts no shadow
         mujoco.mjv_connector(geom, kind, 0.012, start, end)
         scene.ngeom += 1
 

@@ -38,7 +38,7 @@ def build(model: mujoco.MjModel, trace: Mapping[str, np.ndarray], dt: float, tit
         focus[step] = data.subtree_com[body]
     scene = {
         "dt": dt,
-        "distance": 4.5 * reach_of(model, data, body),
+        "distance": 3.6 * reach_of(model, data, body),
         "shapes": [_shape(model, data, g, focus) | {"pose": moving.index(g)} for g in moving],
         "ground": [_shape(model, data, g, focus) for g in shown if g not in moving],
         "poses": _packed(poses, np.float32),

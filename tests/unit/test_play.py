@@ -1,0 +1,266 @@
+"""The play command: its numbers are the runner's, its faults one line each, its files whole or not there."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+import yaml
+from commands import cached_in, settings
+from PIL import Image
+from tiny import make_state
+
+from strl_jax import play
+from strl_jax.config import ConfigError, from_dict
+from strl_jax.runners import run_dir
+from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.sharding import make_mesh
+from strl_jax.viewer import load, outputs, video
+
+ONE = make_mesh(jax.devices()[:1])
+ENVS = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache_of_its_own(tmp_path_factory):
+    """The command would turn on the user's cache for all later tests; and nothing here is compiled twice."""
+    with cached_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder of a recurrent policy with a ``last`` and a ``numbered`` checkpoint of other weights."""
+    path = tmp_path_factory.mktemp("run")
+    data = settings(path, num_eval_envs=ENVS)
+    data["policy"] |= {"rnn_type": "gru", "rnn_hidden_size": 4}
+    data["runner"] |= {"policy_class_name": "ActorCriticRecurrent"}
+    config, _ = from_dict(data)
+    run_dir.write_config(path, config)
+    runner = OnPolicyRunner(None, config, path, ONE)
+    runner.rollout_state = {"steps": jnp.int32(5)}
+    for kind, seed in {"last": 0, "numbered": 1}.items():
+        runner.train_state = make_state(runner.algorithm, seed)
+        runner.progress.iteration = 10 + seed
+        runner.save(kind)
+    runner.close()
+    return path
+
+
+def test_numbers_are_those_of_the_runner(run, tmp_path, capsys):
+    file = tmp_path / "numbers.json"
+    assert play.main([str(run), "--num-envs", str(ENVS), "--out", str(file)]) == 0
+    found = json.loads(file.read_text())
+    evaluation = found.pop("evaluation")
+    assert found == {
+        "run_dir": str(run),
+        "checkpoint": "last",
+        "iteration": 10,
+        "env": "commands:Walk",
+        "seed": 3,
+        "num_envs": ENVS,
+        "command": None,
+    }
+    config, _ = run_dir.read_config(run)
+    runner = OnPolicyRunner(None, config, mesh=ONE)
+    runner.train_state, runner.progress.iteration = make_state(runner.algorithm, 0), 10
+    expected = runner.evaluation()
+    runner.close()
+    assert {f"Eval/{name}" for name in evaluation} == set(expected)
+    assert evaluation == pytest.approx({name.removeprefix("Eval/"): x for name, x in expected.items()}, rel=1e-6)
+    assert 0 < evaluation["metric/tracking_error"] < 2
+
+    captured = capsys.readouterr()
+    assert captured.err == "note: there is no best checkpoint; this is the last one\n"
+    lines = captured.out.splitlines()
+    assert lines[0] == f"last checkpoint of iteration 10, {ENVS} episodes, seed 3"
+    assert lines[-1] == str(file)
+    (returns,) = [line.split() for line in lines if line.startswith("return")]
+    assert float(returns[1]) == pytest.approx(evaluation["mean_return"], rel=1e-3)
+    assert any(re.fullmatch(r"survival +100\.0% *", line) for line in lines)
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
+
+
+def numbers(run, tmp_path, *arguments) -> dict:
+    """What the command writes with ``--out``."""
+    file = tmp_path / "numbers.json"
+    assert play.main([*map(str, (run, "--num-envs", ENVS, "--out", file)), *arguments]) == 0
+    return json.loads(file.read_text())
+
+
+def test_seed_checkpoint_and_overrides_count(run, tmp_path):
+    first = numbers(run, tmp_path)
+    other = numbers(run, tmp_path, "--seed", "4")
+    assert (other["seed"], other["iteration"]) == (4, 10)
+    assert other["evaluation"]["mean_return"] != first["evaluation"]["mean_return"]
+    numbered = numbers(run, tmp_path, "--iteration", "11")
+    assert (numbered["checkpoint"], numbered["iteration"]) == ("numbered", 11)
+    assert numbers(run, tmp_path, "--checkpoint", "numbered")["evaluation"] == numbered["evaluation"]
+    shorter = numbers(run, tmp_path, "env.episode_length=2")
+    assert shorter["evaluation"]["mean_length"] == 2.0 < first["evaluation"]["mean_length"]
+
+
+def test_best_is_what_is_played_if_it_is_there(tmp_path):
+    for name in ("best/7", "last/9"):
+        folder = tmp_path / "checkpoints" / name
+        (folder / "meta").mkdir(parents=True)
+    there = {"best": [3, 7], "last": [8, 9], "numbered": [5]}
+
+    class Source:
+        def __init__(self, path):
+            self.iterations = there.get
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load.checkpoint, "Checkpointer", Source)
+        assert load.find(tmp_path, None, None) == ("best", 7)
+        assert load.find(tmp_path, None, 8) == ("last", 8)
+        assert load.find(tmp_path, "numbered", None) == ("numbered", 5)
+        with pytest.raises(Exception, match="no best checkpoint of iteration 5; there is best 3, 7; last 8, 9; numbe"):
+            load.find(tmp_path, "best", 5)
+        there = {"best": [], "last": [], "numbered": []}
+        with pytest.raises(Exception, match="no checkpoint; there is none at all"):
+            load.find(tmp_path, None, None)
+
+
+def test_a_mapping_changes_only_what_it_names(tmp_path):
+    data = settings(tmp_path)
+    data["env"]["kwargs"] = {"sim": {"iterations": 1, "dt": 0.004}, "noise": {"add_noise": True}}
+    run_dir.write_config(tmp_path, from_dict(data)[0])
+    override = "env.kwargs={sim: {iterations: 4}, commands: {ranges: {lin_vel_x: [-1.5, 1e-3]}}, camera: {}, x: 'no'}"
+    config, lines = load.read_config(tmp_path, [override, "seed=9"])
+    assert lines == []
+    assert config.seed == 9
+    assert config.env.kwargs == {
+        "sim": {"iterations": 4, "dt": 0.004},
+        "noise": {"add_noise": True},
+        "commands": {"ranges": {"lin_vel_x": [-1.5, 1e-3]}},
+        "camera": {},
+        "x": "no",
+    }
+
+
+FAULTS = {
+    "two numbers": (["--command", "1,0"], r"--command: '1,0' is not allowed; it must be three finite numbers"),
+    "nan": (["--command", "-1,nan,0"], r"--command: '-1,nan,0' is not allowed; it must be three finite numbers"),
+    "words": (["--command", "a,b,c"], r"--command: 'a,b,c' is not allowed"),
+    "no robots": (["--num-envs", "0"], r"--num-envs: '0' is not allowed; it must be an integer >= 1"),
+    "seed": (["--seed", "-1"], r"--seed: '-1' is not allowed|expected one argument"),
+    "unknown kind": (["--checkpoint", "newest"], r"--checkpoint: invalid choice: 'newest'"),
+    "no such checkpoint": (["--checkpoint", "best"], r"no best checkpoint; there is last 10; numbered 11"),
+    "no such iteration": (["--iteration", "12"], r"no checkpoint of iteration 12; there is last 10; numbered 11"),
+    "no command": (["--command", "-1,0,0"], r"--command: commands:Walk takes no command; legged environments do"),
+    "no table": (["--table"], r"--table: commands:Walk takes no command; legged environments do"),
+    "nothing to film": (["--video", "{out}/x.mp4"], r"--video: commands:Walk has no robot to show"),
+    "nothing to see": (["--html", "{out}/x.html"], r"--html: commands:Walk has no robot to show"),
+    "other ending": (["--video", "{out}/x.avi"], r"--video: .*/x\.avi must end in \.mp4"),
+    "no folder": (["--plot", "{out}/no/x.png"], r"--plot: .* cannot be written: there is no folder .*/no"),
+    "a folder": (["--out", "{out}/full.json"], r"--out: .* cannot be written: it is a folder"),
+    "an override": (["env.num_envs=none"], r"env\.num_envs"),
+    "no override": (["env.name"], r"override 'env\.name': it must be section\.key=VALUE"),
+}
+
+
+@pytest.fixture
+def out(tmp_path) -> Path:
+    (tmp_path / "out" / "full.json").mkdir(parents=True)
+    return tmp_path / "out"
+
+
+def fails(capsys, *arguments) -> str:
+    """Stderr of the command without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
+    try:
+        code = play.main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert (code, captured.out, len(lines)) == (2, "", 1), captured
+    assert lines[0].startswith("error: ")
+    return lines[0].removeprefix("error: ")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_one_line(fault, run, out, capsys):
+    arguments, expected = FAULTS[fault]
+    assert re.search(expected, fails(capsys, run, *(argument.format(out=out) for argument in arguments)))
+    assert [path.name for path in out.iterdir()] == ["full.json"]
+
+
+def test_folder_that_is_no_run(out, capsys):
+    assert fails(capsys, out) == f"{out} is no run folder: it has no config.yaml"
+    assert fails(capsys, out / "no") == f"{out / 'no'} is no run folder: it has no config.yaml"
+
+
+def test_run_without_checkpoints(tmp_path, capsys):
+    run_dir.write_config(tmp_path, from_dict(settings(tmp_path))[0])
+    assert fails(capsys, tmp_path) == f"{tmp_path}: no checkpoint; there is none at all"
+
+
+def test_policy_of_other_observations_is_refused(run, tmp_path, capsys):
+    for name in ("config.yaml", "config.json"):
+        (tmp_path / name).write_text((run / name).read_text())
+    (tmp_path / "checkpoints").symlink_to(run / "checkpoints")
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["env"]["groups"]["actor"] = ["goal"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    assert re.search("actor", fails(capsys, tmp_path))
+
+
+def test_packages_that_are_missing(run, out, capsys, monkeypatch):
+    for option, package in {"--plot {}.png": "matplotlib", "--video {}.mp4": "av"}.items():
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)  # what Python does for a package that cannot be imported
+            line = fails(capsys, run, *option.format(out / "x").split())
+        assert line == f"{option.split()[0]} needs the package {package}: pip install 'strl_jax[play]'"
+
+
+def test_no_opengl_is_told_with_what_to_install(monkeypatch):
+    class Done:
+        returncode, stderr = 1, "Traceback ...\nAttributeError: no GL\n"
+
+    asked = []
+    monkeypatch.setattr(video, "_run", lambda name: asked.append(name) or Done)
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    with pytest.raises(
+        ConfigError, match=r"\(egl: AttributeError: no GL; osmesa: .*\); it takes libegl1 .* libosmesa6"
+    ):
+        video.find_gl()
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    with pytest.raises(ConfigError, match=r"here with MUJOCO_GL=osmesa \(osmesa: AttributeError: no GL\)"):
+        video.find_gl()
+    assert asked == ["egl", "osmesa", "osmesa"]
+
+
+def test_plot_of_an_environment_without_record(run, out):
+    assert play.main([str(run), "--num-envs", "2", "--plot", str(out / "x.png")]) == 0
+    assert Image.open(out / "x.png").width == 15 * 120  # inches, dots per inch
+    assert sorted(path.name for path in out.iterdir()) == ["full.json", "x.png"]
+
+
+def test_files_are_whole_or_as_they_were(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("as it was")
+
+    def half(temporary):
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        outputs.write(path, half)
+    assert path.read_text() == "as it was"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    outputs.write(path, lambda temporary: temporary.write_text("new"))
+    assert path.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_interrupted(run, capsys, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(play, "_play", stop)
+    assert play.main([str(run)]) == 130
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: interrupted")
