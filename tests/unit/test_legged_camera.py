@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from strl_jax.envs.legged.camera import depth_image, directions
-from strl_jax.envs.legged.config import CameraConfig
+from strl_jax.envs.legged.config_ground import CameraConfig
 
 LEVEL = jnp.array([1.0, 0.0, 0.0, 0.0])
 # At the base's own place, looking ahead. Odd sizes have a middle; 45 degrees to each side, so that pixel centres

@@ -9,7 +9,8 @@ import pytest
 
 from strl_jax.envs.legged import observations, obstacles
 from strl_jax.envs.legged.camera import depth_image
-from strl_jax.envs.legged.config import CameraConfig, LeggedConfig, TerrainConfig, TerrainProportions
+from strl_jax.envs.legged.config import LeggedConfig
+from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig, TerrainProportions
 from strl_jax.envs.legged.env import LeggedEnv
 from strl_jax.modules.mutex_selection import select_climb, select_field
 

@@ -13,14 +13,8 @@ from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs import contract
 from strl_jax.envs.base import carried
 from strl_jax.envs.legged import commands, fields, observations, robot, terrain
-from strl_jax.envs.legged.config import (
-    ControlConfig,
-    LeggedConfig,
-    RobotConfig,
-    SimConfig,
-    TerrainConfig,
-    TerrainProportions,
-)
+from strl_jax.envs.legged.config import ControlConfig, LeggedConfig, RobotConfig, SimConfig
+from strl_jax.envs.legged.config_ground import TerrainConfig, TerrainProportions
 from strl_jax.envs.legged.env import LeggedEnv
 from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.physics import Physics, Variation

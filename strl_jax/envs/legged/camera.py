@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.envs.legged.config import CameraConfig
+from strl_jax.envs.legged.config_ground import CameraConfig
+from strl_jax.envs.legged.rotations import rotate
 from strl_jax.types import Array
 
 HALVINGS = 5  # of the last stride of a ray, before the surface in it is taken as straight
@@ -58,13 +59,6 @@ def directions(config: CameraConfig) -> np.ndarray:
     down, right = np.meshgrid(down, right, indexing="ij")
     cos, sin = np.cos(config.pitch), np.sin(config.pitch)
     return np.stack([cos - sin * down, -right, -sin - cos * down], axis=-1).astype(np.float32)
-
-
-def rotate(turn: Array, vector: Array) -> Array:
-    """``vector[..., 3]`` of the frame that the unit quaternion ``turn[4]`` (w first) turns, in the world."""
-    w, axis = turn[0], jnp.broadcast_to(turn[1:], vector.shape)
-    cross = 2 * jnp.cross(axis, vector)
-    return vector + w * cross + jnp.cross(axis, cross)
 
 
 def _to_plane(eye: Array, direction: Array) -> Array:

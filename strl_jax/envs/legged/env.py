@@ -6,46 +6,17 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from strl_jax.envs.base import Env, where
-from strl_jax.envs.legged import commands, fields, observations, obstacles, randomize, rewards, robot, terrain
+from strl_jax.envs.legged import commands, observations, randomize, rewards, robot, terrain
 from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.fields import OnField
-from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
+from strl_jax.envs.legged.ground import Ground
+from strl_jax.envs.legged.physics import Motion, Physics, Places
+from strl_jax.envs.legged.rotations import rotate_back, yaw
+from strl_jax.envs.legged.state import Legged, Record, body_velocities
 from strl_jax.types import Array, EnvState, Obs
-
-
-@struct.dataclass
-class Legged:
-    """All that goes from step to step; leaves [B, ...]."""
-
-    motion: Motion
-    variation: Variation
-    command: Array  # [B, 5], the draw of commands.draw
-    command_level: Array  # [B], see commands.velocity
-    limit: Array  # int32[B], steps of this environment's episodes
-    age: Array  # int32[B], steps since the reset
-    tracking: Array  # [B], sum of exp(-error^2 / sigma) over the episode
-    action: Array  # [B, A], the last
-    feet: Array  # [B, F, 3], in the world
-    contact: Array  # bool[B, F]
-    air_time: Array  # [B, F], seconds since each foot was on the ground
-    key: Array  # PRNG key[B]
-    field: OnField | None  # None: the ground is flat
-
-
-@struct.dataclass
-class Record:
-    """What a step showed, for pictures and tables; leaves [B, ...]."""
-
-    qpos: Array  # [B, nq], after the step
-    command: Array  # [B, 3], m/s, m/s, rad/s
-    velocity: Array  # [B, 3], of the base in its frame: m/s, m/s, rad/s
-    torque: Array  # [B, A], Nm, at the end of the step
-    contact: Array  # bool[B, F]
-    fallen: Array  # bool[B]
 
 
 class LeggedEnv(Env):
@@ -65,6 +36,7 @@ class LeggedEnv(Env):
     def __init__(self, config: LeggedConfig | None = None):
         self.config = config = LeggedConfig() if config is None else config
         self.terrain = None if config.terrain.mesh_type == "plane" else terrain.build(config.terrain)
+        self.ground = Ground(config.terrain, self.terrain)
         self.robot = robot.load(config.robot, config.control, config.sim, own_planes=self.terrain is not None)
         self.dt = config.dt
         self.action_size = len(self.robot.dof)
@@ -83,8 +55,9 @@ class LeggedEnv(Env):
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
         batch, first = key.shape[0], self.config.episode.start_length_s
-        start_key, vary_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 4), out_axes=1)(key)
-        field = None if self.terrain is None else self._drawn_field(start_key)
+        keys = jax.vmap(lambda k: jax.random.split(k, 5), out_axes=1)(key)
+        start_key, vary_key, command_key, field_key, next_key = keys
+        field = self.ground.draw(field_key)
         motion, feet, contact = jax.vmap(self._start)(start_key, field)
         rand, delay = self.config.domain_rand, self.config.control.delay
         limit = self.episode_length if first is None else self.config.steps(first)
@@ -135,14 +108,14 @@ class LeggedEnv(Env):
             contact=places.contact,
             air_time=jnp.where(places.contact, 0.0, old.air_time + self.dt),
             key=next_key,
-            field=self._asked(old.field, quantities.command),
+            field=self.ground.asked(old.field, self.dt * jnp.linalg.norm(quantities.command[:, :2], axis=-1)),
         )
         stepped = EnvState(
             physics=new,
             obs=self.observe(new),
             reward=reward,
             terminated=terminated,
-            timeout=(age >= old.limit) | self._outside(motion),
+            timeout=(age >= old.limit) | self.ground.outside(motion.qpos),
             metrics=terms | self._measured(quantities, new),
             extras={},
         )
@@ -169,7 +142,7 @@ class LeggedEnv(Env):
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
         """``fresh`` where ``done``, but an environment keeps its curricula and, if so configured, its variation."""
         old = state.physics
-        new = where(done, fresh.physics if self.terrain is None else self._on_next_field(old, fresh.physics), old)
+        new = where(done, self.ground.go_on(old, fresh.physics), old)
         level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
         longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
         new = new.replace(
@@ -195,16 +168,17 @@ class LeggedEnv(Env):
         config, r = self.config, self.robot
         lin_vel, ang_vel, gravity = body_velocities(state.motion)
         joints, rates = state.motion.qpos[:, r.qpos], state.motion.qvel[:, r.dof]
-        command = commands.velocity(config.commands, state.command, state.command_level, yaw(state.motion))
-        base = state.motion.qpos[:, None, :3]
-        feet = rotate_back(state.motion.qpos[:, None, 3:7], state.feet - base)
+        base, turn = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7]
+        heading = yaw(turn)
+        command = commands.velocity(config.commands, state.command, state.command_level, heading)
+        feet = rotate_back(turn[:, None], state.feet - base[:, None])
         noise_key = jax.vmap(lambda k: jax.random.fold_in(k, 0))(state.key)
         obs = {
             "proprioception": observations.proprioception(
                 config, lin_vel, ang_vel, gravity, command, joints - r.default, rates, state.action, noise_key
             ),
-            "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, self._height(state.motion)),
-            "height_scan": observations.height_scan(config, self.terrain, base[:, 0], yaw(state.motion)),
+            "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, self.ground.clearance(state.motion.qpos)),
+            "height_scan": observations.height_scan(config, self.terrain, base, heading),
             **observations.privileged(config, lin_vel, state.contact, state.variation),
             **self._ahead(state),
         }
@@ -214,11 +188,7 @@ class LeggedEnv(Env):
         """The components ``engaging_block`` and ``forward_depth``, where there is a terrain and a camera."""
         place, turn, obs = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7], {}
         if self.terrain is not None:
-            rings, origins = jnp.asarray(self.terrain.obstacles), jnp.asarray(self.terrain.origins)
-            level, column, section = state.field.level, state.field.column, self.config.terrain
-            obs["engaging_block"] = obstacles.engaging_block(
-                rings, origins, level, column, place, section.engage_distance, section.passed_distance
-            )
+            obs["engaging_block"] = self.ground.engaging_block(state)
         if self.config.camera is not None:
             height = None if self.terrain is None else self.terrain.height
             key = jax.vmap(lambda k: jax.random.fold_in(k, 2))(state.key)
@@ -227,53 +197,16 @@ class LeggedEnv(Env):
         return obs
 
     def _start(self, key: Array, field: OnField | None) -> tuple[Motion, Array, Array]:
-        joint_key, yaw_key, speed_key = jax.random.split(key, 3)
+        joint_key, yaw_key, place_key, speed_key = jax.random.split(key, 4)
         episode = self.config.episode
         noise = jax.random.uniform(joint_key, (self.action_size,), minval=-1.0, maxval=1.0)
         joints = jnp.clip(self.robot.default * (1 + episode.joint_noise * noise), self.robot.lower, self.robot.upper)
         turn = jax.random.uniform(yaw_key, minval=-jnp.pi, maxval=jnp.pi)
-        xy = None if field is None else self._spawn(key, field)
+        xy = self.ground.start(place_key, field)
         motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), turn, xy)
         most = episode.velocity_noise
         speed = jax.random.uniform(speed_key, (6,), minval=-most, maxval=most)
         return motion.replace(qvel=motion.qvel.at[:6].set(speed)), feet, contact
-
-    def _drawn_field(self, key: Array) -> OnField:
-        return fields.draw(self.config.terrain, jax.vmap(lambda k: jax.random.fold_in(k, 0))(key))
-
-    def _spawn(self, key: Array, field: OnField) -> Array:
-        """A place ``[2]`` on the field's platform."""
-        most = self.config.terrain.start_offset
-        offset = jax.random.uniform(jax.random.fold_in(key, 1), (2,), minval=-most, maxval=most)
-        return jnp.asarray(self.terrain.origins)[field.level, field.column, :2] + offset
-
-    def _asked(self, field: OnField | None, command: Array) -> OnField | None:
-        if field is None:
-            return None
-        return field.replace(asked=field.asked + self.dt * jnp.linalg.norm(command[:, :2], axis=-1))
-
-    def _on_next_field(self, old: Legged, fresh: Legged) -> Legged:
-        """``fresh`` on the field that follows for each environment: all platforms are flat, so it is only moved."""
-        origins = jnp.asarray(self.terrain.origins)
-        here = origins[old.field.level, old.field.column]
-        walked = jnp.linalg.norm(old.motion.qpos[:, :2] - here[:, :2], axis=-1)
-        share = jnp.maximum(old.age, 1) / old.limit
-        key = jax.vmap(lambda k: jax.random.fold_in(k, 1))(old.key)
-        field = fields.next_field(self.config.terrain, old.field, walked, share, key)
-        shift = origins[field.level, field.column] - origins[fresh.field.level, fresh.field.column]
-        motion = fresh.motion.replace(qpos=fresh.motion.qpos.at[:, :3].add(shift))
-        return fresh.replace(motion=motion, feet=fresh.feet + shift[:, None], field=field)
-
-    def _height(self, motion: Motion) -> Array:
-        """Of the base over the ground under it, ``[B]``."""
-        height = motion.qpos[:, 2]
-        return height if self.terrain is None else height - self.terrain.height(motion.qpos[:, :2])
-
-    def _outside(self, motion: Motion) -> Array:
-        """bool ``[B]``: beyond the terrain's edge."""
-        if self.terrain is None:
-            return jnp.zeros(len(motion.qpos), bool)
-        return ~self.terrain.inside(motion.qpos[:, :2])
 
     def _pushed(self, key: Array, age: Array, motion: Motion) -> Motion:
         rand = self.config.domain_rand
@@ -288,26 +221,26 @@ class LeggedEnv(Env):
         if episode.max_tilt is not None:
             fallen |= -body_velocities(motion)[2][:, 2] < jnp.cos(episode.max_tilt)
         if episode.min_height is not None:
-            fallen |= self._height(motion) < episode.min_height
+            fallen |= self.ground.clearance(motion.qpos) < episode.min_height
         return fallen
 
     def _quantities(
         self, old: Legged, motion: Motion, places: Places, torque, force, action, terminated
     ) -> rewards.Quantities:
         lin_vel, ang_vel, gravity = body_velocities(motion)
-        rates = motion.qvel[:, self.robot.dof]
+        rates, heading = motion.qvel[:, self.robot.dof], yaw(old.motion.qpos[:, 3:7])
         return rewards.Quantities(
             lin_vel=lin_vel,
             ang_vel=ang_vel,
             gravity=gravity,
-            height=self._height(motion),
+            height=self.ground.clearance(motion.qpos),
             joint_pos=motion.qpos[:, self.robot.qpos],
             joint_vel=rates,
             joint_acc=(rates - old.motion.qvel[:, self.robot.dof]) / self.dt,
             torque=torque,
             action=action,
             last_action=old.action,
-            command=commands.velocity(self.config.commands, old.command, old.command_level, yaw(old.motion)),
+            command=commands.velocity(self.config.commands, old.command, old.command_level, heading),
             landed=places.contact & ~old.contact,
             air_time=old.air_time + self.dt,
             foot_force=force,
@@ -332,27 +265,6 @@ class LeggedEnv(Env):
         if self.terrain is not None and self.config.terrain.curriculum:
             measured["terrain_level"] = state.field.level.astype(jnp.float32)
         return measured
-
-
-def body_velocities(motion: Motion) -> tuple[Array, Array, Array]:
-    """Linear and angular velocity and gravity's direction in the base's frame, ``[B, 3]`` each."""
-    turn = motion.qpos[:, 3:7]
-    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0]), (*turn.shape[:1], 3))
-    return rotate_back(turn, motion.qvel[:, :3]), motion.qvel[:, 3:6], rotate_back(turn, down)
-
-
-def rotate_back(turn: Array, vector: Array) -> Array:
-    """World vector ``[..., 3]`` in the frame that the unit quaternion ``[..., 4]`` (w first) turns."""
-    w, axis = turn[..., :1], turn[..., 1:]
-    axis = jnp.broadcast_to(axis, vector.shape)
-    cross = 2 * jnp.cross(axis, vector)
-    return vector - w * cross + jnp.cross(axis, cross)
-
-
-def yaw(motion: Motion) -> Array:
-    """Heading of the base ``[B]``, rad."""
-    w, x, y, z = jnp.moveaxis(motion.qpos[:, 3:7], -1, 0)
-    return jnp.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
 def _check(config: LeggedConfig) -> None:

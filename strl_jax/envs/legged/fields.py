@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from strl_jax.envs.legged.config import TerrainConfig
+from strl_jax.envs.legged.config_ground import TerrainConfig
 from strl_jax.types import Array
 
 

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from strl_jax.modules.mutex_selection import OBSTACLE_IDS
 from strl_jax.types import Array
 
+OBSTACLE_IDS = 5  # 0: none, 2: a gap, 3: a block; as mutex policies count them
 SIZE = 1 + OBSTACLE_IDS + 2  # distance, flags, extent, height
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.envs.legged.config import TerrainConfig
+from strl_jax.envs.legged.config_ground import TerrainConfig
 from strl_jax.envs.legged.terrain_shapes import EPS, FIELDS, Shape
 from strl_jax.types import Array
 

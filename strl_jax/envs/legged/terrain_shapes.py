@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strl_jax.envs.legged.config import TerrainConfig
+from strl_jax.envs.legged.config_ground import TerrainConfig
 
 GAP, BLOCK = 2, 3  # obstacle ids, see modules/mutex_selection.py
 NONE = [0, 0.0, 0.0, 0.0]  # no obstacle

@@ -1,0 +1,47 @@
+"""What the legged environments carry from step to step, and what they show of a step."""
+
+import jax.numpy as jnp
+from flax import struct
+
+from strl_jax.envs.legged.fields import OnField
+from strl_jax.envs.legged.physics import Motion, Variation
+from strl_jax.envs.legged.rotations import rotate_back
+from strl_jax.types import Array
+
+
+@struct.dataclass
+class Legged:
+    """All that goes from step to step; leaves [B, ...]."""
+
+    motion: Motion
+    variation: Variation
+    command: Array  # [B, 5], the draw of commands.draw
+    command_level: Array  # [B], see commands.velocity
+    limit: Array  # int32[B], steps of this environment's episodes
+    age: Array  # int32[B], steps since the reset
+    tracking: Array  # [B], sum of exp(-error^2 / sigma) over the episode
+    action: Array  # [B, A], the last
+    feet: Array  # [B, F, 3], in the world
+    contact: Array  # bool[B, F]
+    air_time: Array  # [B, F], seconds since each foot was on the ground
+    key: Array  # PRNG key[B]
+    field: OnField | None  # None: the ground is flat
+
+
+@struct.dataclass
+class Record:
+    """What a step showed, for pictures and tables; leaves [B, ...]."""
+
+    qpos: Array  # [B, nq], after the step
+    command: Array  # [B, 3], m/s, m/s, rad/s
+    velocity: Array  # [B, 3], of the base in its frame: m/s, m/s, rad/s
+    torque: Array  # [B, A], Nm, at the end of the step
+    contact: Array  # bool[B, F]
+    fallen: Array  # bool[B]
+
+
+def body_velocities(motion: Motion) -> tuple[Array, Array, Array]:
+    """Linear and angular velocity and gravity's direction in the base's frame, ``[B, 3]`` each."""
+    turn = motion.qpos[:, 3:7]
+    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0]), (*turn.shape[:1], 3))
+    return rotate_back(turn, motion.qvel[:, :3]), motion.qvel[:, 3:6], rotate_back(turn, down)
