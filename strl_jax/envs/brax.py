@@ -75,6 +75,15 @@ class BraxEnv(Env):
         pipeline = self._leaves.unpack(state.physics, batch).pipeline_state
         return finite((pipeline.q, pipeline.qd), batch)
 
+    @property
+    def mj_model(self):
+        """MuJoCo's model, whose ``qpos`` are ``positions``; None where Brax kept none."""
+        return getattr(self._env.sys, "mj_model", None)
+
+    def positions(self, state: EnvState) -> Array:
+        """Generalised positions ``[B, nq]`` of a state with its reward."""
+        return self._leaves.unpack(state.physics, state.reward.shape[0]).pipeline_state.q
+
     def _step_with_outputs(self, state, action: Array):
         state = self._step(state, action)
         pipeline = state.pipeline_state

@@ -92,6 +92,15 @@ class PlaygroundEnv(Env):
         data = self._leaves.unpack(state.physics, batch).data
         return finite((data.qpos, data.qvel), batch)
 
+    @property
+    def mj_model(self):
+        """MuJoCo's model, whose ``qpos`` are ``positions``."""
+        return self._env.mj_model
+
+    def positions(self, state: EnvState) -> Array:
+        """Generalised positions ``[B, nq]`` of a state with its reward."""
+        return self._leaves.unpack(state.physics, state.reward.shape[0]).data.qpos
+
     def _step_with_outputs(self, state, action: Array):
         # What the environments share goes into no step: as a constant it is not live.
         state = jax.tree.map(lambda leaf, shared: jnp.zeros_like(leaf) if shared else leaf, state, self._shared)

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.sharding import AXIS, psum, shard_jit
-from strl_jax.types import Array, EpisodeState, EpisodeSums, TrainState
+from strl_jax.types import Array, EnvState, EpisodeState, EpisodeSums, TimeStep, TrainState
 
 
 @struct.dataclass
@@ -78,36 +78,61 @@ def first_episodes(
         Sums of the episodes, bool ``[B]``: false where NaN cut the episode, and bool ``[B]``: true where
         it ended by its time limit.
     """
-    start, metrics = env.init(key, random_lengths=False)
-    zeros = jnp.zeros(key.shape[0])
-    everyone = jnp.ones(key.shape[0], bool)
-    sums = EpisodeSums(zeros, zeros.astype(jnp.int32), metrics)
+    start = begin(env, algorithm, key)
+    pool = start.env.env
 
     def step(loop: Evaluation) -> Evaluation:
-        groups = algorithm.pack(train_state.stats, loop.env.env.obs, groups=algorithm.act_groups)
-        mean, _, carry = algorithm.policy.apply(
-            train_state.params["policy"], groups, loop.carry, loop.reset, method="act"
-        )
-        # Environments that have ended play on from the first states, unseen: no second reset to compile.
-        episode, timestep = env.step(loop.env, mean, start.env, zeros)
-        return Evaluation(
-            env=episode,
-            carry=carry,
-            reset=timestep.done,
-            running=loop.running & ~timestep.done,
-            valid=loop.valid & (timestep.valid | ~loop.running),
-            survived=loop.survived | (timestep.timeout & loop.running),
-            sums=_add(loop.sums, timestep.reward, timestep.metrics, loop.running),
-            step=loop.step + 1,
-        )
+        return advance(env, algorithm, train_state.params["policy"], train_state.stats, pool, loop)[0]
 
     def some_run(loop: Evaluation) -> Array:
         return (loop.step < env.episode_length) & loop.running.any()
 
-    carry = algorithm.policy.initial_carry(key.shape[0], key[0])
-    loop = Evaluation(start, carry, everyone, everyone, everyone, ~everyone, sums, jnp.int32(0))
-    loop = jax.lax.while_loop(some_run, step, loop)
+    loop = jax.lax.while_loop(some_run, step, start)
     return loop.sums, loop.valid, loop.survived
+
+
+def begin(env: EpisodeEnv, algorithm: Algorithm, key: Array) -> Evaluation:
+    """Fresh environments for ``key[B]`` at the start of their first episode."""
+    state, metrics = env.init(key, random_lengths=False)
+    zeros, everyone = jnp.zeros(key.shape[0]), jnp.ones(key.shape[0], bool)
+    return Evaluation(
+        env=state,
+        carry=algorithm.policy.initial_carry(key.shape[0], key[0]),
+        reset=everyone,
+        running=everyone,
+        valid=everyone,
+        survived=~everyone,
+        sums=EpisodeSums(zeros, zeros.astype(jnp.int32), metrics),
+        step=jnp.int32(0),
+    )
+
+
+def advance(
+    env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dict, pool: EnvState, loop: Evaluation
+) -> tuple[Evaluation, TimeStep, Array]:
+    """One step of all environments with the mean action.
+
+    Args:
+        variables, stats: of the policy.
+        pool: the first states, from which environments that have ended play on, unseen: no second reset to compile.
+
+    Returns:
+        The loop after it, the step, and the actions ``[B, A]``.
+    """
+    groups = algorithm.pack(stats, loop.env.env.obs, groups=algorithm.act_groups)
+    mean, _, carry = algorithm.policy.apply(variables, groups, loop.carry, loop.reset, method="act")
+    episode, timestep = env.step(loop.env, mean, pool, jnp.zeros(len(loop.running)))
+    after = Evaluation(
+        env=episode,
+        carry=carry,
+        reset=timestep.done,
+        running=loop.running & ~timestep.done,
+        valid=loop.valid & (timestep.valid | ~loop.running),
+        survived=loop.survived | (timestep.timeout & loop.running),
+        sums=_add(loop.sums, timestep.reward, timestep.metrics, loop.running),
+        step=loop.step + 1,
+    )
+    return after, timestep, mean
 
 
 def summarize(

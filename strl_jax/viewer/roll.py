@@ -10,8 +10,8 @@ from flax import struct
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.runners.evaluation import Evaluation, summarize
-from strl_jax.types import Array, EpisodeSums
+from strl_jax.runners.evaluation import Evaluation, advance, begin, summarize
+from strl_jax.types import Array
 from strl_jax.viewer.watched import SHOWN, Commanded, Watched, records
 
 SETTLED = 1.0  # s after which a robot's velocity counts as the one that it has found
@@ -77,37 +77,19 @@ def make_roll(
 
 def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dict, key: Array):
     """The loop's end, the sums of what moved, and environment 0's steps ``[T, ...]``; see ``first_episodes``."""
-    batch = key.shape[0]
-    start, metrics = env.init(key, random_lengths=False)
-    zeros, everyone = jnp.zeros(batch), jnp.ones(batch, bool)
-    robots = records(env.env.env)
+    start, robots = begin(env, algorithm, key), records(env.env.env)
+    pool, batch = start.env.env, key.shape[0]
 
     def step(carry: tuple[Evaluation, _Moved], _):
         loop, moved = carry
-        groups = algorithm.pack(stats, loop.env.env.obs, groups=algorithm.act_groups)
-        mean, _, memory = algorithm.policy.apply(variables, groups, loop.carry, loop.reset, method="act")
-        episode, timestep = env.step(loop.env, mean, start.env, zeros)
+        after, timestep, mean = advance(env, algorithm, variables, stats, pool, loop)
         shown = timestep.extras[SHOWN]
         if robots:
             counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLED)
             moved = _Moved(moved.velocity + jnp.where(counts[:, None], shown["velocity"], 0.0), moved.steps + counts)
-        seen = EpisodeSums(timestep.reward, jnp.ones_like(loop.sums.length), timestep.metrics)
-        after = Evaluation(
-            env=episode,
-            carry=memory,
-            reset=timestep.done,
-            running=loop.running & ~timestep.done,
-            valid=loop.valid & (timestep.valid | ~loop.running),
-            survived=loop.survived | (timestep.timeout & loop.running),
-            sums=jax.tree.map(lambda total, x: total + jnp.where(loop.running, x, 0), loop.sums, seen),
-            step=loop.step + 1,
-        )
         of_first = jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **shown})
         return (after, moved), of_first
 
-    memory = algorithm.policy.initial_carry(batch, key[0])
-    sums = EpisodeSums(zeros, zeros.astype(jnp.int32), metrics)
-    loop = Evaluation(start, memory, everyone, everyone, everyone, ~everyone, sums, jnp.int32(0))
-    moved = _Moved(jnp.zeros((batch, 3)), zeros)
-    (loop, moved), trace = jax.lax.scan(step, (loop, moved), None, length=env.episode_length)
+    moved = _Moved(jnp.zeros((batch, 3)), jnp.zeros(batch))
+    (loop, moved), trace = jax.lax.scan(step, (start, moved), None, length=env.episode_length)
     return loop, moved, trace

@@ -1,11 +1,10 @@
 """MuJoCo models to look at: the robot with ground, light and sky."""
 
-from importlib import resources
-
 import mujoco
 import numpy as np
 
 from strl_jax.envs.base import Env
+from strl_jax.envs.legged import robot
 from strl_jax.viewer.watched import records
 
 FLOOR, SKY, GROUND = "strl_jax_floor", "strl_jax_sky", "strl_jax_hfield"
@@ -16,10 +15,7 @@ def of(env: Env) -> mujoco.MjModel | None:
     """The model to show an environment with, whose ``qpos`` are those of its steps; None if it has none."""
     if records(env):
         return dressed(env.config.robot.path, env.terrain)
-    inner = getattr(env, "_env", None)
-    if hasattr(inner, "sys"):
-        return getattr(inner.sys, "mj_model", None)
-    return getattr(inner, "mj_model", None)
+    return getattr(env, "mj_model", None)
 
 
 def dressed(path: str | None, terrain=None) -> mujoco.MjModel:
@@ -29,7 +25,7 @@ def dressed(path: str | None, terrain=None) -> mujoco.MjModel:
         path: MJCF; None: our own quadruped. Its own ground, a plane, is taken away.
         terrain: an ``envs.legged.terrain.Terrain``; None: flat ground at height 0.
     """
-    spec = _read(path)
+    spec = robot.read(path)
     for geom in list(spec.worldbody.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
             spec.delete(geom)
@@ -44,12 +40,6 @@ def dressed(path: str | None, terrain=None) -> mujoco.MjModel:
     spec.visual.headlight.diffuse[:] = 0.5
     spec.visual.rgba.haze[:] = [0.85, 0.89, 0.93, 1]
     return spec.compile()
-
-
-def _read(path: str | None) -> mujoco.MjSpec:
-    if path is not None:
-        return mujoco.MjSpec.from_file(path)
-    return mujoco.MjSpec.from_string(resources.files("strl_jax.envs.legged").joinpath("quadruped.xml").read_text())
 
 
 def _add_material(spec: mujoco.MjSpec) -> None:

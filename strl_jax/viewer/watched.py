@@ -3,8 +3,6 @@
 import copy
 from collections.abc import Callable
 
-import jax.numpy as jnp
-
 from strl_jax.envs.base import Env
 from strl_jax.types import Array, EnvState
 
@@ -75,12 +73,4 @@ def records(env: Env) -> bool:
 
 def positions_of(env: Env) -> Callable[[EnvState], Array] | None:
     """``state -> qpos[B, nq]`` of an adapter's environment on MuJoCo; None for any other."""
-    leaves, inner = getattr(env, "_leaves", None), getattr(env, "_env", None)
-    if leaves is None or inner is None:
-        return None
-
-    def positions(state: EnvState) -> Array:
-        full = leaves.unpack(state.physics, jnp.shape(state.reward)[0])
-        return full.pipeline_state.q if hasattr(full, "pipeline_state") else full.data.qpos
-
-    return positions
+    return getattr(env, "positions", None)

@@ -120,8 +120,8 @@ def test_what_is_no_environment(my_module):
     with pytest.raises(ConfigError) as caught:
         registry.make_episode_env(config, registry.make_env(config.env))
     assert str(caught.value) == (
-        "env.name: my_envs:make_nothing gives object; it lacks reset, step, merge, finite, simulator, "
-        "observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
+        "env.name: my_envs:make_nothing gives object; it lacks reset, step, merge, finite, simulator, evaluated, "
+        "scores, observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
     )
 
 

@@ -60,7 +60,7 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
             that the model lacks, joints that are not all of its joints, a joint without an angle, gain or limit,
             or more geoms than there can be planes.
     """
-    spec = _read(config.path)
+    spec = read(config.path)
     original = _compiled(spec, config.path)
     joints = _joints(original, config)
     feet = np.array([_index(original, GEOM, name, "feet") for name in config.feet])
@@ -88,7 +88,8 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
     )
 
 
-def _read(path: str | None) -> mujoco.MjSpec:
+def read(path: str | None) -> mujoco.MjSpec:
+    """An MJCF file, or our own quadruped. Raises ``ValueError``, one line: no such file, or not MJCF."""
     if path is None:
         return mujoco.MjSpec.from_string(resources.files(__package__).joinpath("quadruped.xml").read_text())
     if not Path(path).is_file():
