@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 
 from strl_jax.envs.base import Env
-from strl_jax.envs.legged import robot
+from strl_jax.envs.legged import mjcf
 from strl_jax.viewer.watched import records
 
 FLOOR, SKY, GROUND = "strl_jax_floor", "strl_jax_sky", "strl_jax_hfield"
@@ -25,7 +25,7 @@ def dressed(path: str | None, terrain=None) -> mujoco.MjModel:
         path: MJCF; None: our own quadruped. Its own ground, a plane, is taken away.
         terrain: an ``envs.legged.terrain.Terrain``; None: flat ground at height 0.
     """
-    spec = robot.read(path)
+    spec = mjcf.read(path)
     for geom in list(spec.worldbody.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
             spec.delete(geom)

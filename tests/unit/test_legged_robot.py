@@ -58,6 +58,38 @@ def biped(tmp_path):
     return str(path)
 
 
+def test_a_folder_with_one_model(biped, tmp_path):
+    (tmp_path / "scene.xml").write_text("<mujoco><include file='biped.xml'/></mujoco>")
+    assert load(path=str(tmp_path), **NAMES).model.nq == 9  # 7 of the base, 2 joints
+    (tmp_path / "other.xml").write_text("<mujoco/>")
+    what = r": a folder must hold one model; it has biped\.xml, other\.xml; name the file$"
+    with pytest.raises(ValueError, match=r"^robot\.path: .*" + what):
+        load(path=str(tmp_path), **NAMES)
+
+
+def test_a_model_of_an_installed_package():
+    """Brax's ant: four legs of a hip and an ankle, whose motors have a gear but no limit."""
+    legs = ("front_left_leg", "front_right_leg", "back_leg", "right_back_leg")
+    found = load(
+        path="brax:envs/assets/ant.xml",
+        base="torso",
+        joints=tuple(f"{part}_{number}" for number in (1, 2, 3, 4) for part in ("hip", "ankle")),
+        feet=("left_foot_geom", "right_foot_geom", "third_foot_geom", "fourth_foot_geom"),
+        penalize_contacts_on=legs,
+        terminate_after_contacts_on=("torso",),
+        default_joint_angles={"hip": 0.0, "ankle_1": 1.0, "ankle_2": -1.0, "ankle_3": -1.0, "ankle_4": 1.0},
+        torque_limit=30.0,
+    )
+    assert found.model.nq == 7 + 8
+    assert len(found.feet) == 4
+
+
+@pytest.mark.parametrize("path", ["no_such_package:a.xml", "brax.no_such:a.xml", ":a.xml", "math:a.xml"])
+def test_no_such_package(path):
+    with pytest.raises(ValueError, match=rf"^robot\.path: {path}: no package .* is installed$"):
+        load(path=path)
+
+
 def test_the_quadruped():
     ours = load()
     # trunk + 4 x (hip + thigh + calf + foot)
@@ -148,7 +180,7 @@ def test_names_that_do_not_fit(biped, changes, expected):
 
 def test_files_that_do_not_fit(tmp_path):
     path = tmp_path / "robot.xml"
-    with pytest.raises(ValueError, match=r"^robot\.path: .*robot\.xml: no such file$"):
+    with pytest.raises(ValueError, match=r"^robot\.path: .*robot\.xml: no such file or folder, and no PACKAGE:FILE$"):
         load(path=str(path))
     path.write_text("<mujoco><nonsense/></mujoco>")
     with pytest.raises(ValueError, match=r"^robot\.path: .*robot\.xml is not MJCF: .*nonsense.*$"):

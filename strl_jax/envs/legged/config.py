@@ -10,7 +10,7 @@ class RobotConfig(Section):
     """The robot. The defaults name what our own quadruped has.
 
     Attributes:
-        path: an MJCF file; null: our own quadruped.
+        path: an MJCF file, a folder with one in it, or PACKAGE:FILE; null: our own quadruped.
         base: body that carries the free joint.
         joints: hinge joints in the order of actions and observations.
         feet: geoms that touch the ground.

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 
 import mujoco
 import numpy as np
 
+from strl_jax.envs.legged import mjcf
 from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
 
 GEOM, BODY, JOINT = mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_BODY, mujoco.mjtObj.mjOBJ_JOINT
@@ -60,12 +59,12 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
             that the model lacks, joints that are not all of its joints, a joint without an angle, gain or limit,
             or more geoms than there can be planes.
     """
-    spec = read(config.path)
-    original = _compiled(spec, config.path)
+    spec = mjcf.read(config.path)
+    original = mjcf.compiled(spec, config.path)
     joints = _joints(original, config)
     feet = np.array([_index(original, GEOM, name, "feet") for name in config.feet])
     limits = _torque_limits(original, joints, config)
-    model = _compiled(_prepared(spec, config, sim, own_planes), config.path)
+    model = mjcf.compiled(_prepared(spec, config, sim, own_planes), config.path)
     ground = np.flatnonzero(model.geom_contype)
     ranges = np.where(model.jnt_limited[joints, None] > 0, model.jnt_range[joints], [-np.inf, np.inf])
     return Robot(
@@ -86,25 +85,6 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
         penalized=_geoms(model, config.penalize_contacts_on, "penalize_contacts_on", config.feet),
         terminal=_geoms(model, config.terminate_after_contacts_on, "terminate_after_contacts_on", config.feet),
     )
-
-
-def read(path: str | None) -> mujoco.MjSpec:
-    """An MJCF file, or our own quadruped. Raises ``ValueError``, one line: no such file, or not MJCF."""
-    if path is None:
-        return mujoco.MjSpec.from_string(resources.files(__package__).joinpath("quadruped.xml").read_text())
-    if not Path(path).is_file():
-        raise ValueError(f"robot.path: {path}: no such file")
-    try:
-        return mujoco.MjSpec.from_file(path)
-    except ValueError as error:
-        raise ValueError(f"robot.path: {path} is not MJCF: {' '.join(str(error).split())}") from None
-
-
-def _compiled(spec: mujoco.MjSpec, path: str | None) -> mujoco.MjModel:
-    try:
-        return spec.compile()
-    except ValueError as error:
-        raise ValueError(f"robot.path: {path} does not compile: {' '.join(str(error).split())}") from None
 
 
 def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_planes: bool) -> mujoco.MjSpec:
