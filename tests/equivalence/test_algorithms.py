@@ -84,10 +84,6 @@ def slow(case: Case):
     return pytest.param(case, marks=pytest.mark.slow, id=str(case))
 
 
-def fast(case: Case):
-    return pytest.param(case, id=str(case))
-
-
 def check_finite(tree) -> None:
     for path, leaf in jax.tree.leaves_with_path(tree):
         if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -196,7 +192,7 @@ REPLAY, QUEUE = {"amp_replay_size": 10, "mimic_loss_coef": 0.1}, {"buffer_dilati
 @pytest.mark.parametrize(
     "case",
     [
-        fast(Case("ATPPO", "gru", bonus=True, options=EVERYTHING)),
+        slow(Case("ATPPO", "gru", bonus=True, options=EVERYTHING)),
         slow(Case("EstimatorTPPO", options=QUEUE | {"action_labels_from_sample": True})),
         slow(Case("ATPPO", "gru", ST_RL, bonus=True, options=EVERYTHING)),
         slow(Case("ATPPO", options=EVERYTHING)),

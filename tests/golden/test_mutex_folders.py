@@ -34,7 +34,12 @@ class Shapes(Env):
         return EnvState(state.physics, state.obs, action.sum(axis=1), no, no, {}, {})
 
 
-@pytest.mark.parametrize("path", paths("mutex_*.npz"), ids=lambda path: path.stem)
+FIRST, *OTHERS = paths("mutex_*.npz")
+
+
+@pytest.mark.parametrize(
+    "path", [FIRST, *(pytest.param(path, marks=pytest.mark.slow) for path in OTHERS)], ids=lambda path: path.stem
+)
 def test_folders_act_as_the_file_says(path, tmp_path):
     golden = Golden(path)
     config = golden.config

@@ -139,7 +139,8 @@ def two_actions():
     return make
 
 
-@pytest.mark.parametrize("prefer", [1.0, pytest.param(-1.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("prefer", [1.0, -1.0])
 def test_of_two_good_actions_the_expert_decides(two_actions, prefer):
     trainer = two_actions(prefer)
     mean = trainer.mean(trainer.train({}), {"state": [[-1.0], [1.0]]})

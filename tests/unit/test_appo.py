@@ -381,7 +381,7 @@ def test_the_discriminator_learns_from_a_share(fraction, rows):
         np.testing.assert_allclose(part.weight, rows / 28 * 8 / len(rows), rtol=1e-6)
 
 
-@pytest.mark.parametrize("fraction", [0.25, 1.0])
+@pytest.mark.parametrize("fraction", [0.25, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_means_of_the_discriminator_are_over_its_valid_samples(fraction):
     """Half of the steps are not valid: an accuracy of 1 is 1."""
     algorithm = make_algorithm(discriminator_batch_fraction=fraction, num_mini_batches=3)
@@ -421,7 +421,9 @@ def iterate(algorithm, devices: int, plan):
     return state, step(state, states, outputs, jnp.asarray(plan))
 
 
-@pytest.mark.parametrize("compat", [Compat(), Compat.st_rl()], ids=["default", "st_rl"])
+@pytest.mark.parametrize(
+    "compat", [Compat(), pytest.param(Compat.st_rl(), marks=pytest.mark.slow)], ids=["default", "st_rl"]
+)
 def test_one_device_is_four(compat):
     """The same minibatches in the indices of a shard and of the whole."""
     compat = compat.model_copy(update={"normalize_while_collecting": False})

@@ -88,7 +88,12 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+SLOW = ("gru", "advance")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
+)
 def rollouts(request):
     """Two rollouts, one after the other: the second starts in the middle of episodes."""
     algorithm = CASES[request.param]()

@@ -206,9 +206,8 @@ def test_loss_is_the_mean_square_over_valid_samples():
     np.testing.assert_allclose(gradient["rnd"]["params"]["layer_0"]["bias"], [-4.0, -8.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "memory", [None, pytest.param(MemoryStage("gru", 4), marks=pytest.mark.slow)], ids=["feed_forward", "recurrent"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [None, MemoryStage("gru", 4)], ids=["feed_forward", "recurrent"])
 def test_train_step_with_nan_compiles_once(memory):
     """The target stands still, the predictor learns, and steps with NaN count nowhere."""
     env = make_env("nan", 3, probability=0.2)
