@@ -119,7 +119,7 @@ def _path(details: dict, data: Any) -> tuple:
     """Where an error lies in ``data``: pydantic's location without the names of union members."""
     path: list = []
     for part in details["loc"]:
-        known = part in data if isinstance(data, dict) else isinstance(data, list | tuple) and isinstance(part, int)
+        known = part in data if isinstance(data, dict) else isinstance(data, list | tuple) and part in range(len(data))
         if known:
             path.append(part)
             data = data[part]
@@ -131,7 +131,9 @@ def _path(details: dict, data: Any) -> tuple:
 def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:
     kind, value = found[0]["type"], found[0]["input"]
     if kind == "missing":
-        return "it is missing and has no default"
+        return (
+            "it is missing: the list is too short" if isinstance(path[-1], int) else "it is missing and has no default"
+        )
     if kind in ("extra_forbidden", "invalid_key"):
         return _unknown_key(path, model)
     if kind == "value_error":
@@ -145,8 +147,9 @@ def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:
 
 def _unknown_key(path: tuple, root: type[BaseModel]) -> str:
     key, owner = path[-1], find_model(root, path[:-1])
+    here = [name for name in owner.model_fields if name.startswith(str(key))]
     elsewhere = [name for name in _all_names(root) if name.rpartition(".")[2] == key]
-    found = elsewhere[0] if elsewhere else nearest(key, owner.model_fields)
+    found = (here or elsewhere or [nearest(key, owner.model_fields)])[0]
     return f"unknown key; nearest is {found}" if found else f"unknown key; known are {', '.join(owner.model_fields)}"
 
 
@@ -176,6 +179,8 @@ def _allowed(details: dict) -> str:
     ):
         if kind == name:
             return f"{sign} {next(iter(context.values())):.12g}"
+    if kind == "too_long":
+        return f"a list of {context['max_length']}"
     if kind == "string_pattern_mismatch":
         return FORMS.get(context["pattern"], f"a string that matches {context['pattern']}")
     plain = {

@@ -73,8 +73,8 @@ class EnvConfig(Section):
     """The environments.
 
     Attributes:
-        name: ``brax:NAME:BACKEND``, ``legged:flat``, ``playground:NAME``, ``probe:NAME``, or the import
-            path ``my_package.my_module:make_env`` of a callable that returns an environment.
+        name: ``brax:NAME:BACKEND``, ``legged:flat``, ``legged:rough``, ``playground:NAME``, ``probe:NAME``, or
+            the import path ``my_package.my_module:make_env`` of a callable that returns an environment.
         num_envs: environments of all devices together.
         episode_length: time limit in steps; null: the environment's own.
         pool_fraction: fresh states drawn for the resets of an iteration, as a part

@@ -26,7 +26,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = launch.Parser(prog="python -m strl_jax.play", description="Watch a trained policy.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the run's, like env.name=...")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings over the run's")
     parser.add_argument("--checkpoint", choices=load.KINDS, help="default: best, or what there is")
     parser.add_argument("--iteration", type=int, metavar="N", help="that of the checkpoint; default: the newest")
     parser.add_argument("--num-envs", type=_count, default=64, metavar="N", help="episodes; default: 64")
@@ -69,7 +69,7 @@ def _count(text: str) -> int:
 
 def _seed(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer >= 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer from 0 to {2**32 - 1}")
     return int(text)
 
 
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     paths = {f"--{name}": getattr(arguments, name) for name in ("video", "html", "plot", "out")}
     paths = {option: path for option, path in paths.items() if path is not None}
-    outputs.check(paths)
+    outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
     kind, iteration = load.find(arguments.run_dir, arguments.checkpoint, arguments.iteration)
     env = registry.make_env(config.env)
@@ -109,6 +109,8 @@ def _check(config: Config, env: Env, arguments: argparse.Namespace) -> list[str]
             raise ConfigError(
                 f"--{option}: {config.env.name} has no robot to show; legged, Brax and Playground ones have"
             )
+    if arguments.table and not table.grid(env.config.commands):
+        raise ConfigError("--table: no command in commands.ranges is longer than commands.smallest")
     if arguments.command is None:
         return []
     return [f"--command: {line}" for line in table.outside(arguments.command, env.config.commands)]

@@ -226,12 +226,14 @@ def _playground_env(rest: str, kwargs: dict) -> Env:
     except ImportError as error:
         lacking = f"MuJoCo Playground cannot be imported ({error})"
         raise ConfigError(f"{wrong}; {lacking}: pip install 'strl_jax[playground]'") from error
+    known = list(inspect.signature(PlaygroundEnv).parameters)[1:]
+    for key in kwargs:
+        if key not in known:
+            raise ConfigError(f"env.kwargs.{key}: unknown key; known are {', '.join(known)}")
     try:
         return PlaygroundEnv(rest, **kwargs)
     except SettingError as error:
         raise ConfigError(f"env.kwargs.{error}") from error
-    except TypeError as error:
-        raise ConfigError(f"env.kwargs: {show(kwargs)} is not allowed; {error}") from None
     except ValueError as error:
         _, listed, known = str(error).partition("known: ")
         raise ConfigError(f"{wrong}; {error}{hint(rest, known.split(', ')) if listed else ''}") from error

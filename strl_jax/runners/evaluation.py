@@ -44,7 +44,7 @@ def make_evaluate(
     Returns:
         A function whose result holds float32 scalars: mean, std (of the population), min
         and max as ``mean_return, std_return, min_return, max_return`` and the same of
-        ``length``; ``survival``, the share of episodes that reached their time limit;
+        ``length``; ``survival``, the share of episodes that ended by a time-out;
         ``metric/NAME``, the mean over episodes of the metric's mean over steps, and
         the environment's ``scores``; and ``invalid``, the number of episodes cut by NaN or
         infinity, which the others leave out. With no valid episode all but ``invalid`` are NaN.

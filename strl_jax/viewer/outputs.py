@@ -9,26 +9,29 @@ from pathlib import Path
 from strl_jax.config import ConfigError
 
 SUFFIXES = {"--video": (".mp4",), "--html": (".html", ".htm"), "--plot": (".png", ".pdf", ".svg"), "--out": (".json",)}
+OWN = ("config.json",)  # of a run's files those that have such an end
 PACKAGES = {"--video": ("av", "PIL"), "--plot": ("matplotlib",)}
 
 
-def check(paths: Mapping[str, Path]) -> None:
-    """Whether each option's file can be written there, and what it takes is installed.
+def check(paths: Mapping[str, Path], run_dir: Path) -> None:
+    """Whether each option's file can be written there, and what it takes is installed; none is the run's own.
 
     Raises:
         ConfigError: one line for each fault.
     """
-    faults = [fault for option, path in paths.items() for fault in _faults(option, path)]
+    faults = [fault for option, path in paths.items() for fault in _faults(option, path, run_dir)]
     if faults:
         raise ConfigError(*faults)
 
 
-def _faults(option: str, path: Path) -> list[str]:
+def _faults(option: str, path: Path, run_dir: Path) -> list[str]:
     if path.suffix.lower() not in SUFFIXES[option]:
         return [f"{option}: {path} must end in {' or '.join(SUFFIXES[option])}"]
     if path.is_dir() or not path.parent.is_dir():
         what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         return [f"{option}: {path} cannot be written: {what}"]
+    if path.resolve().parent == run_dir.resolve() and path.name in OWN:
+        return [f"{option}: {path} cannot be written: it is the run's own"]
     if not os.access(path.parent, os.W_OK):
         return [f"{option}: {path} cannot be written: the folder {path.parent} is not to be written in"]
     for package in PACKAGES.get(option, ()):

@@ -13,7 +13,7 @@ from strl_jax.algorithms.train_step import init_states, make_train_step
 from strl_jax.envs import contract
 from strl_jax.envs.base import carried
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.envs.legged import observations
+from strl_jax.envs.legged import commands, observations
 from strl_jax.envs.legged.config import (
     CommandsConfig,
     ControlConfig,
@@ -311,8 +311,8 @@ def test_rewards_add_up_and_tracking_is_summed(env, start, step):
     terms = {name: value for name, value in after.metrics.items() if name.startswith("reward_")}
     assert set(terms) == {f"reward_{name}" for name, scale in CONFIG.rewards.scales.model_dump().items() if scale}
     np.testing.assert_allclose(after.reward, sum(terms.values()), rtol=1e-5, atol=1e-8)
-    # The term is 0.02 s x 1 of it.
-    np.testing.assert_allclose(after.physics.tracking, terms["reward_tracking_lin_vel"] / 0.02, rtol=1e-5)
+    # The term is 0.02 s x 2 of it.
+    np.testing.assert_allclose(after.physics.tracking, terms["reward_tracking_lin_vel"] / 0.04, rtol=1e-5)
     assert (after.metrics["command_level"] == 0.5).all()
 
 
@@ -353,8 +353,7 @@ def test_what_outlives_an_episode(env, start):
         command_level=jnp.array([0.5, 0.7, 0.5, 0.7]),
     )
     old = vary(old, friction=jnp.array([0.1, 0.2, 0.3, 0.4]))
-    fresh = jax.tree.map(lambda leaf: leaf[::-1], start)
-    fresh = change(fresh, command=jnp.full((B, 5), 0.5).at[:, 0].set(1.0))
+    fresh = alike(jax.tree.map(lambda leaf: leaf[::-1], start))
     merged = jax.jit(env.merge)(jnp.array([True, True, False, False]), fresh, old)
     state = merged.physics
     np.testing.assert_allclose(state.command_level, [0.7, 0.7, 0.5, 0.7], rtol=1e-6)
@@ -364,18 +363,27 @@ def test_what_outlives_an_episode(env, start):
     assert state.tracking.tolist() == [0, 0, 250, 10]
     np.testing.assert_array_equal(state.motion.qpos[:2], fresh.physics.motion.qpos[:2])
     np.testing.assert_array_equal(state.motion.qpos[2:], old.physics.motion.qpos[2:])
-    # The fresh command at the level that was kept: 2 x 0.7 m/s; friction is the environment's own.
-    np.testing.assert_allclose(merged.obs["proprioception"][:2, 9], 1.4, rtol=1e-6)
+    # Commands of its own, seen in units of 1/2 m/s at the level that was kept; friction is the environment's own.
+    heading = yaw(state.motion.qpos[:, 3:7])
+    told = commands.velocity(CONFIG.commands, state.command, state.command_level, heading)
+    np.testing.assert_allclose(merged.obs["proprioception"][:2, 9], 2 * told[:2, 0], rtol=1e-6)
+    # The two took the same fresh state, and part.
+    assert (state.command[0] != state.command[1]).all()
+    assert len(np.unique(jax.random.key_data(state.key), axis=0)) == B
     np.testing.assert_allclose(merged.obs["friction"][:2, 0], [0.1, 0.2], rtol=1e-6)
     np.testing.assert_array_equal(merged.obs["proprioception"][2:], old.obs["proprioception"][2:])
 
 
 def test_variations_may_be_drawn_for_every_episode(start):
-    env = LeggedEnv(CONFIG.model_copy(update={"domain_rand": DomainRandConfig(each_episode=True)}))
+    env = LeggedEnv(
+        CONFIG.model_copy(update={"domain_rand": DomainRandConfig(each_episode=True, friction_range=(0.9, 1.1))})
+    )
     old = vary(start, friction=jnp.array([0.1, 0.2, 0.3, 0.4]))
-    fresh = vary(start, friction=jnp.array([0.5, 0.6, 0.7, 0.8]))
-    merged = jax.jit(env.merge)(jnp.array([True, False, True, False]), fresh, old)
-    np.testing.assert_allclose(merged.physics.variation.friction, [0.5, 0.2, 0.7, 0.4], rtol=1e-6)
+    merged = jax.jit(env.merge)(jnp.array([True, False, True, False]), start, old)
+    friction = np.asarray(merged.physics.variation.friction)
+    np.testing.assert_allclose(friction[[1, 3]], [0.2, 0.4], rtol=1e-6)
+    assert friction[0] != friction[2]
+    assert ((friction[[0, 2]] >= 0.9) & (friction[[0, 2]] <= 1.1)).all()
 
 
 def test_the_bare_simulator_is_the_physics_of_a_step(env, start):

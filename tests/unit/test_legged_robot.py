@@ -41,7 +41,7 @@ NAMES = {
     "base": "body",
     "joints": ("right_joint", "left_joint"),
     "feet": ("right_foot", "left_foot"),
-    "penalize_contacts_on": ("left",),
+    "penalize_contacts_on": (),
     "terminate_after_contacts_on": ("body",),
     "default_joint_angles": {"joint": 0.1, "left": 0.2},
 }
@@ -56,6 +56,17 @@ def biped(tmp_path):
     path = tmp_path / "biped.xml"
     path.write_text(BIPED.format(kind="hinge", range='range="-1 2"'))
     return str(path)
+
+
+def test_the_least_of_the_limits_of_joint_and_motors(tmp_path):
+    """Motors pull with gear x force, on their joint alone: 10 x 5 Nm on the right; on the left 9 Nm, then 8."""
+    text = BIPED.format(kind="hinge", range='range="-1 2" actuatorfrcrange="-8 8"')
+    text = text.replace('joint="right_joint" forcerange="-7 7"', 'joint="right_joint" gear="10" forcerange="-5 6"')
+    text = text.replace("</actuator>", '<general site="tip" refsite="tip" forcerange="-1 1"/></actuator>')
+    text = text.replace('<geom name="shell"', '<site name="tip"/><geom name="shell"')
+    path = tmp_path / "robot.xml"
+    path.write_text(text)
+    assert load(path=str(path), **NAMES).torque_limit.tolist() == [50.0, 8.0]
 
 
 def test_a_folder_with_one_model(biped, tmp_path):
@@ -124,8 +135,8 @@ def test_another_robot_by_its_names(biped):
     assert other.torque_limit.tolist() == [7.0, 9.0]
     assert other.lower.tolist() == [-np.inf, -1.0]
     assert other.upper.tolist() == [np.inf, 2.0]
-    assert other.foot_radius.tolist() == [0.04, 0.03]
-    assert [geoms.size for geoms in other.penalized] == [0]  # the left leg is nothing but its foot
+    assert [other.model.geom(foot).name for foot in other.feet] == ["right_foot", "left_foot"]
+    assert other.penalized == ()
     assert [geoms.size for geoms in other.terminal] == [1]
     # The feet touch the ground; nothing else, and not each other.
     touching = np.flatnonzero(other.model.geom_conaffinity)
@@ -155,7 +166,7 @@ def test_gains_by_the_parts_of_names():
         ),
         (
             {"joints": ("left_joint", "left_joint")},
-            "robot.joints: one of them stands twice: left_joint, left_joint",
+            "robot.joints: left_joint stands twice",
         ),
         (
             {"joints": ("left_joint", "knee")},
@@ -165,6 +176,17 @@ def test_gains_by_the_parts_of_names():
         (
             {"terminate_after_contacts_on": ("head",)},
             "robot.terminate_after_contacts_on: the model has no body 'head'; it has world, body, left, right",
+        ),
+        ({"feet": ("left_foot", "left_foot")}, "robot.feet: left_foot stands twice"),
+        ({"penalize_contacts_on": ("left",)}, "robot.penalize_contacts_on: left has no geom that is not a foot"),
+        ({"terminate_after_contacts_on": ("world",)}, "robot.terminate_after_contacts_on: world is not of the robot"),
+        (
+            {"default_joint_angles": {"joint": 0.1, "knee": 0.2}},
+            "robot.default_joint_angles: knee fits none of the joints right_joint, left_joint",
+        ),
+        (
+            {"default_joint_angles": {"joint": 0.1, "left": -1.1}},
+            "robot.default_joint_angles: -1.1 of left_joint is not in its range [-1, 2]",
         ),
         (
             {"default_joint_angles": {"left": 0.2}},
@@ -221,6 +243,47 @@ def test_files_that_do_not_fit(tmp_path):
             {"domain_rand": {"friction_range": [0.0, 1.0]}},
             "env.kwargs.domain_rand.friction_range: [0.0, 1.0] is not allowed; both numbers must be at least 0.01",
         ),
+        (
+            "legged:flat",
+            {"commands": {"ranges": {"lin_vel_x": [1.0]}}},
+            "env.kwargs.commands.ranges.lin_vel_x.1: it is missing",
+        ),
+        (
+            "legged:flat",
+            {"camera": {"position": [0, 0, 0, 0]}},
+            "env.kwargs.camera.position: [0, 0, 0, 0] is not allowed; it must be a list of 3",
+        ),
+        (
+            "legged:flat",
+            {"commands": {"ranges": {"lin_vel": [0, 1]}}},
+            "env.kwargs.commands.ranges.lin_vel: unknown key; nearest is lin_vel_x",
+        ),
+        (
+            "legged:flat",
+            {"episode": {"episode_length_s": 1e9}},
+            "env.kwargs.episode.episode_length_s: 1000000000.0 is not allowed; it must be <= 1000000",
+        ),
+        (
+            "legged:flat",
+            {"episode": {"episode_length_s": 0.001}},
+            "env.kwargs.episode.episode_length_s: 0.001 is not allowed; it must be >= 0.02, one step",
+        ),
+        (
+            "legged:flat",
+            {"episode": {"max_tilt": 6.0}},
+            "env.kwargs.episode.max_tilt: 6.0 is not allowed; it must be <= 3.14",
+        ),
+        (
+            "legged:flat",
+            {"domain_rand": {"added_mass_range": [-5.0, 0.0]}},
+            "env.kwargs.domain_rand.added_mass_range: [-5.0, 0.0] is not allowed; the base has 4.713 kg",
+        ),
+        ("legged:flat", {"robot": {"torque_limit": 0}}, "env.kwargs.robot.torque_limit: 0 is not allowed; "),
+        ("legged:flat", {"control": {"stiffness": -20}}, "env.kwargs.control.stiffness: -20 is not allowed; "),
+        ("legged:flat", {"control": {"damping": {"": 1}}}, "env.kwargs.control.damping"),
+        ("legged:flat", {"rewards": {"scales": {"torques": 1e300}}}, "env.kwargs.rewards.scales.torques: 1e+300 is "),
+        ("legged:rough", {"terrain": {"num_cols": 10**15}}, "env.kwargs.terrain.num_cols: 1000000000000000 is not"),
+        ("legged:rough", {"terrain": {"border_size": 1e308}}, "env.kwargs.terrain.border_size: 1e+308 is not allowed"),
         (
             "legged:flat",
             {"control": {"decimation": 0}},

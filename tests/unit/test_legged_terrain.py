@@ -305,7 +305,7 @@ ONLY_FLAT = dict.fromkeys(KINDS, 0.0) | {"flat": 1.0}
         ({"terrain_proportions": {"stair_up": 1}}, ".terrain_proportions.stair_up: unknown key; nearest is stairs_up"),
         ({"num_rows": 0}, ".num_rows: 0 is not allowed; it must be >= 1"),
         ({"mesh_type": "trimesh"}, ".mesh_type: 'trimesh' is not allowed; "),
-        ({"horizontal_scale": -0.1}, ".horizontal_scale: -0.1 is not allowed; it must be > 0"),
+        ({"horizontal_scale": -0.1}, ".horizontal_scale: -0.1 is not allowed; it must be >= 0.01"),
         ({"slope": [0.0, 0.4]}, ".slope: [0.0, 0.4] is not allowed; both numbers must be above 0"),
         ({"measured_points_x": []}, ".measured_points_x: [] is not allowed; "),
         ({"terrain_length": 8.1}, ".terrain_length: 8.1 is not allowed; it must be a multiple of 0.2"),
@@ -334,10 +334,13 @@ def test_one_line_for_each_fault_of_a_terrain(section, expected):
 
 
 def test_names_of_the_environments():
-    section = {"terrain": {"num_rows": 3, "border_size": 2}}
+    section = {"terrain": {"num_rows": 3, "border_size": 2, "max_init_terrain_level": 0}}
     rough = registry.make_env(EnvConfig(name="legged:rough", kwargs=section))
     assert rough.terrain.origins.shape == (3, 10, 3)
-    assert rough.evaluated().config.terrain.curriculum is False
+    fair = rough.evaluated()
+    assert fair.config.terrain.curriculum is False
+    levels = jax.jit(fair.ground.draw)(jax.random.split(jax.random.key(0), 300)).level
+    assert np.bincount(levels).min() > 60  # of the three rows; 100 each on average, with a deviation of 8
     flat = registry.make_env(EnvConfig(name="legged:flat", kwargs=section))
     assert flat.terrain is None
     assert len(flat.robot.ground) == 1

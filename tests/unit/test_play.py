@@ -157,6 +157,8 @@ FAULTS = {
     "nothing to see": (["--html", "{out}/x.html"], r"--html: commands:Walk has no robot to show"),
     "other ending": (["--video", "{out}/x.avi"], r"--video: .*/x\.avi must end in \.mp4"),
     "no folder": (["--plot", "{out}/no/x.png"], r"--plot: .* cannot be written: there is no folder .*/no"),
+    "the run's own": (["--out", "{run}/config.json"], r"--out: .* cannot be written: it is the run's own"),
+    "large seed": (["--seed", "4294967296"], r"--seed: .* it must be an integer from 0 to 4294967295"),
     "a folder": (["--out", "{out}/full.json"], r"--out: .* cannot be written: it is a folder"),
     "an override": (["env.num_envs=none"], r"env\.num_envs"),
     "no override": (["env.name"], r"override 'env\.name': it must be section\.key=VALUE"),
@@ -185,8 +187,12 @@ def fails(capsys, *arguments) -> str:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_one_line(fault, run, out, capsys):
     arguments, expected = FAULTS[fault]
-    assert re.search(expected, fails(capsys, run, *(argument.format(out=out) for argument in arguments)))
+    assert re.search(expected, fails(capsys, run, *(argument.format(out=out, run=run) for argument in arguments)))
     assert [path.name for path in out.iterdir()] == ["full.json"]
+
+
+def test_a_run_must_be_named(capsys):
+    assert fails(capsys) == "the following arguments are required: RUN_DIR"
 
 
 def test_folder_that_is_no_run(out, capsys):

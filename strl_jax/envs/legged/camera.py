@@ -42,7 +42,8 @@ def depth_image(
     direction = rotate(turn, jnp.asarray(directions(config)))
     depth = _to_plane(eye, direction) if height is None else _to_surface(config, height, eye, direction)
     if config.noise > 0:
-        depth += config.noise * jax.random.normal(key, depth.shape)
+        noise = config.noise * jax.random.normal(key, depth.shape)
+        depth = jnp.where(depth < far, depth + noise, depth)  # there is nothing to be measured beyond
     share = (jnp.clip(depth, near, far) - near) / (far - near)
     return (share - 0.5 * config.centered)[None]
 

@@ -3,7 +3,19 @@
 from pydantic import Field
 
 from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig
-from strl_jax.envs.legged.config_types import Factors, Frictions, Names, PerJoint, Range, Section
+from strl_jax.envs.legged.config_types import (
+    Factors,
+    Frictions,
+    Gain,
+    Limit,
+    Names,
+    Part,
+    PerJoint,
+    Range,
+    Seconds,
+    Section,
+    Weight,
+)
 
 
 class RobotConfig(Section):
@@ -34,7 +46,7 @@ class RobotConfig(Section):
     )
     terminate_after_contacts_on: tuple[str, ...] = ("trunk",)
     collide: bool = False
-    default_joint_angles: dict[str, float] = Field(
+    default_joint_angles: dict[Part, float] = Field(
         default_factory=lambda: {
             "R_hip": -0.1,
             "L_hip": 0.1,
@@ -45,8 +57,8 @@ class RobotConfig(Section):
             "calf": -1.5,
         }
     )
-    torque_limit: PerJoint | None = None
-    velocity_limit: float = Field(21.0, gt=0)
+    torque_limit: Limit | dict[Part, Limit] | None = None
+    velocity_limit: Limit = 21.0
 
 
 class SimConfig(Section):
@@ -56,9 +68,9 @@ class SimConfig(Section):
     as much and robots learn to walk too, but on any ground as if it were not slippery.
     """
 
-    dt: float = Field(0.005, gt=0, le=0.02)
-    iterations: int = Field(4, ge=1)
-    ls_iterations: int = Field(8, ge=1)
+    dt: float = Field(0.005, ge=1e-5, le=0.02)
+    iterations: int = Field(4, ge=1, le=100)
+    ls_iterations: int = Field(8, ge=1, le=100)
 
 
 class ControlConfig(Section):
@@ -73,8 +85,8 @@ class ControlConfig(Section):
 
     stiffness: PerJoint = 20.0
     damping: PerJoint = 0.5
-    action_scale: float = Field(0.25, gt=0)
-    decimation: int = Field(4, ge=1)
+    action_scale: Limit = 0.25
+    decimation: int = Field(4, ge=1, le=1000)
     delay: Range = (0.0, 0.0)
 
 
@@ -100,7 +112,7 @@ class CommandsConfig(Section):
             its time limit in steps, is above 0.8.
     """
 
-    resampling_time: float = Field(10.0, gt=0)
+    resampling_time: Seconds = 10.0
     heading_command: bool = True
     zero_probability: float = Field(0.05, ge=0, le=1)
     smallest: float = Field(0.2, ge=0)
@@ -116,25 +128,25 @@ class RewardScales(Section):
     legged_gym's, but for a stronger tracking and weaker torques, with which a robot walks in half the time.
     """
 
-    termination: float = 0.0
-    tracking_lin_vel: float = 2.0
-    tracking_ang_vel: float = 0.75
-    lin_vel_z: float = -2.0
-    ang_vel_xy: float = -0.05
-    orientation: float = 0.0
-    base_height: float = 0.0
-    torques: float = -0.0001
-    dof_vel: float = 0.0
-    dof_acc: float = -2.5e-7
-    dof_pos_limits: float = -10.0
-    dof_vel_limits: float = 0.0
-    torque_limits: float = 0.0
-    action_rate: float = -0.01
-    feet_air_time: float = 1.0
-    collision: float = -1.0
-    feet_stumble: float = 0.0
-    feet_contact_forces: float = 0.0
-    stand_still: float = 0.0
+    termination: Weight = 0.0
+    tracking_lin_vel: Weight = 2.0
+    tracking_ang_vel: Weight = 0.75
+    lin_vel_z: Weight = -2.0
+    ang_vel_xy: Weight = -0.05
+    orientation: Weight = 0.0
+    base_height: Weight = 0.0
+    torques: Weight = -0.0001
+    dof_vel: Weight = 0.0
+    dof_acc: Weight = -2.5e-7
+    dof_pos_limits: Weight = -10.0
+    dof_vel_limits: Weight = 0.0
+    torque_limits: Weight = 0.0
+    action_rate: Weight = -0.01
+    feet_air_time: Weight = 1.0
+    collision: Weight = -1.0
+    feet_stumble: Weight = 0.0
+    feet_contact_forces: Weight = 0.0
+    stand_still: Weight = 0.0
 
 
 class RewardsConfig(Section):
@@ -179,18 +191,18 @@ class DomainRandConfig(Section):
     stiffness_range: Factors | None = None
     damping_range: Factors | None = None
     each_episode: bool = False
-    push_interval_s: float | None = Field(15.0, gt=0)
-    max_push_vel_xy: float = Field(1.0, ge=0)
+    push_interval_s: Seconds | None = 15.0
+    max_push_vel_xy: float = Field(1.0, ge=0, le=100)
 
 
 class NoiseScales(Section):
     """Greatest error of each measurement, in its own unit."""
 
-    lin_vel: float = Field(0.1, ge=0)
-    ang_vel: float = Field(0.2, ge=0)
-    gravity: float = Field(0.05, ge=0)
-    dof_pos: float = Field(0.01, ge=0)
-    dof_vel: float = Field(1.5, ge=0)
+    lin_vel: Gain = 0.1
+    ang_vel: Gain = 0.2
+    gravity: Gain = 0.05
+    dof_pos: Gain = 0.01
+    dof_vel: Gain = 1.5
 
 
 class NoiseConfig(Section):
@@ -204,11 +216,11 @@ class NoiseConfig(Section):
 class ObsScales(Section):
     """Factors by which observations are multiplied."""
 
-    lin_vel: float = 2.0
-    ang_vel: float = 0.25
-    dof_pos: float = 1.0
-    dof_vel: float = 0.05
-    height_measurements: float = 5.0
+    lin_vel: Weight = 2.0
+    ang_vel: Weight = 0.25
+    dof_pos: Weight = 1.0
+    dof_vel: Weight = 0.05
+    height_measurements: Weight = 5.0
 
 
 class NormalizationConfig(Section):
@@ -232,12 +244,12 @@ class EpisodeConfig(Section):
         velocity_noise: the base starts with velocities up to this, in m/s and rad/s.
     """
 
-    episode_length_s: float = Field(20.0, gt=0)
-    start_length_s: float | None = Field(None, gt=0)
-    max_tilt: float | None = Field(1.0, gt=0)
+    episode_length_s: Seconds = 20.0
+    start_length_s: Seconds | None = None
+    max_tilt: float | None = Field(1.0, gt=0, le=3.14)
     min_height: float | None = None
     joint_noise: float = Field(0.2, ge=0, lt=1)
-    velocity_noise: float = Field(0.3, ge=0)
+    velocity_noise: float = Field(0.3, ge=0, le=100)
 
 
 class LeggedConfig(Section):
@@ -264,8 +276,8 @@ class LeggedConfig(Section):
         return self.sim.dt * self.control.decimation
 
     def steps(self, seconds: float) -> int:
-        """Control steps of a time, at least 1."""
-        return max(1, round(seconds / self.dt))
+        """Control steps of a time, at least 1, and no more than a counter holds: that is never."""
+        return min(max(1, round(seconds / self.dt)), 2**31 - 1)
 
     def evaluated(self) -> "LeggedConfig":
         """Without what makes training harder or easier: no pushes, whole episodes, all commands and levels."""

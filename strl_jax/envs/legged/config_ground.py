@@ -27,26 +27,26 @@ class CameraConfig(Section):
     position: tuple[float, float, float] = (0.27, 0.0, 0.03)
     pitch: float = Field(0.4, ge=-1.57, le=1.57)
     horizontal_fov: float = Field(1.5, gt=0, lt=3.1)
-    height: int = Field(24, ge=1)
-    width: int = Field(32, ge=1)
+    height: int = Field(24, ge=1, le=1024)
+    width: int = Field(32, ge=1, le=1024)
     depth_range: Depths = (0.1, 2.1)
-    steps: int = Field(25, ge=1)
-    noise: float = Field(0.0, ge=0)
+    steps: int = Field(25, ge=1, le=10000)
+    noise: float = Field(0.0, ge=0, le=100)
     centered: bool = False
 
 
 class TerrainProportions(Section):
     """Share of the columns that each kind of field has; up and down as a robot meets them that leaves the middle."""
 
-    flat: float = Field(0.1, ge=0)
-    rough: float = Field(0.1, ge=0)
-    slope_up: float = Field(0.1, ge=0)
-    slope_down: float = Field(0.1, ge=0)
-    stairs_up: float = Field(0.2, ge=0)
-    stairs_down: float = Field(0.1, ge=0)
-    gaps: float = Field(0.1, ge=0)
-    blocks_up: float = Field(0.1, ge=0)
-    blocks_down: float = Field(0.1, ge=0)
+    flat: float = Field(0.1, ge=0, le=1e6)
+    rough: float = Field(0.1, ge=0, le=1e6)
+    slope_up: float = Field(0.1, ge=0, le=1e6)
+    slope_down: float = Field(0.1, ge=0, le=1e6)
+    stairs_up: float = Field(0.2, ge=0, le=1e6)
+    stairs_down: float = Field(0.1, ge=0, le=1e6)
+    gaps: float = Field(0.1, ge=0, le=1e6)
+    blocks_up: float = Field(0.1, ge=0, le=1e6)
+    blocks_down: float = Field(0.1, ge=0, le=1e6)
 
 
 class TerrainConfig(Section):
@@ -78,13 +78,13 @@ class TerrainConfig(Section):
     """
 
     mesh_type: Literal["plane", "heightfield"] = "plane"
-    horizontal_scale: float = Field(0.1, gt=0)
-    border_size: float = Field(5.0, ge=0)
+    horizontal_scale: float = Field(0.1, ge=0.01, le=10)
+    border_size: float = Field(5.0, ge=0, le=1000)
     curriculum: bool = True
     max_init_terrain_level: int = Field(5, ge=0)
-    terrain_length: float = Field(8.0, gt=0)
-    num_rows: int = Field(10, ge=1)
-    num_cols: int = Field(10, ge=1)
+    terrain_length: float = Field(8.0, gt=0, le=1000)
+    num_rows: int = Field(10, ge=1, le=1000)
+    num_cols: int = Field(10, ge=1, le=1000)
     terrain_proportions: TerrainProportions = TerrainProportions()
     platform_size: float = Field(3.0, gt=0)
     start_offset: float = Field(0.5, ge=0)

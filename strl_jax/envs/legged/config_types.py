@@ -18,8 +18,8 @@ def _factors(limits: tuple[float, float]) -> tuple[float, float]:
 
 
 def _solvable(limits: tuple[float, float]) -> tuple[float, float]:
-    if limits[0] < 0.01:  # at 0.001 the solver gives NaN
-        raise ValueError("both numbers must be at least 0.01")
+    if limits[0] < 0.01 or limits[1] > 100:  # at 0.001 the solver gives NaN
+        raise ValueError("both numbers must be at least 0.01 and at most 100")
     return limits
 
 
@@ -35,7 +35,12 @@ Factors = Annotated[Range, AfterValidator(_factors)]
 Frictions = Annotated[Range, AfterValidator(_solvable)]
 Points = Annotated[tuple[float, ...], Field(min_length=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
-PerJoint = float | dict[str, float]  # for all joints, or by a part of their names
+Seconds = Annotated[float, Field(gt=0, le=1e6)]
+Gain = Annotated[float, Field(ge=0, le=1e6)]
+Limit = Annotated[float, Field(gt=0, le=1e6)]
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
+Part = Annotated[str, Field(min_length=1)]  # of a joint's name
+PerJoint = Gain | dict[Part, Gain]  # for all joints, or by a part of their names
 
 
 class Section(BaseModel):

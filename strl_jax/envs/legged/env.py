@@ -13,7 +13,7 @@ from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.ground import Ground
-from strl_jax.envs.legged.physics import Motion, Physics, Places
+from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
 from strl_jax.envs.legged.rotations import rotate_back, yaw
 from strl_jax.envs.legged.state import Legged, Record, body_velocities
 from strl_jax.types import Array, EnvState, Obs
@@ -50,7 +50,7 @@ class LeggedEnv(Env):
         velocity = np.full(self.action_size, config.robot.velocity_limit)
         r = self.robot
         self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
-        _check(config)
+        _check(config, self.robot.model.body_mass[self.robot.base])
 
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
@@ -59,11 +59,10 @@ class LeggedEnv(Env):
         start_key, vary_key, command_key, field_key, next_key = keys
         field = self.ground.draw(field_key)
         motion, feet, contact = jax.vmap(self._start)(start_key, field)
-        rand, delay = self.config.domain_rand, self.config.control.delay
         limit = self.episode_length if first is None else self.config.steps(first)
         state = Legged(
             motion=motion,
-            variation=jax.vmap(lambda k: randomize.variation(rand, delay, self.action_size, k))(vary_key),
+            variation=self._varied(vary_key),
             command=commands.draw(command_key),
             command_level=jnp.full(batch, commands.first_level(self.config.commands), jnp.float32),
             limit=jnp.full(batch, limit, jnp.int32),
@@ -126,6 +125,7 @@ class LeggedEnv(Env):
         """The same robots without pushes and curricula: every episode has its whole length and all commands."""
         other = copy.copy(self)  # with the traces of this one
         other.config = self.config.evaluated()
+        other.ground = Ground(other.config.terrain, self.terrain)
         return other
 
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
@@ -149,8 +149,14 @@ class LeggedEnv(Env):
             command_level=jnp.where(done, level, old.command_level),
             limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
         )
-        if not self.config.domain_rand.each_episode:
-            new = new.replace(variation=old.variation)
+        # Several take one fresh state: what is drawn for an episode comes from each environment's own key.
+        keys = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, 3), 3), out_axes=1)(old.key)
+        varied = self._varied(keys[2]) if self.config.domain_rand.each_episode else old.variation
+        new = new.replace(
+            key=where(done, keys[0], old.key),
+            command=where(done, commands.draw(keys[1]), old.command),
+            variation=where(done, varied, old.variation),
+        )
         return state.replace(physics=new, obs=where(done, self.observe(new), state.obs))
 
     def simulator(self) -> tuple[Callable, Callable]:
@@ -195,6 +201,11 @@ class LeggedEnv(Env):
             look = jax.vmap(lambda *pose: depth_image(self.config.camera, height, *pose))
             obs["forward_depth"] = look(place, turn, key)
         return obs
+
+    def _varied(self, key: Array) -> Variation:
+        """Robots and ground drawn anew for ``key[B]``."""
+        rand, delay = self.config.domain_rand, self.config.control.delay
+        return jax.vmap(lambda k: randomize.variation(rand, delay, self.action_size, k))(key)
 
     def _start(self, key: Array, field: OnField | None) -> tuple[Motion, Array, Array]:
         joint_key, yaw_key, place_key, speed_key = jax.random.split(key, 4)
@@ -267,7 +278,7 @@ class LeggedEnv(Env):
         return measured
 
 
-def _check(config: LeggedConfig) -> None:
+def _check(config: LeggedConfig, mass: float) -> None:
     low, high = config.control.delay
     if low < 0 or high > config.dt:
         raise ValueError(
@@ -276,3 +287,8 @@ def _check(config: LeggedConfig) -> None:
     first, whole = config.episode.start_length_s, config.episode.episode_length_s
     if first is not None and first > whole:
         raise ValueError(f"episode.start_length_s: {first:g} is not allowed; it must be <= {whole:g}")
+    if whole < config.dt:
+        raise ValueError(f"episode.episode_length_s: {whole:g} is not allowed; it must be >= {config.dt:g}, one step")
+    added = config.domain_rand.added_mass_range
+    if added is not None and added[0] <= -mass:
+        raise ValueError(f"domain_rand.added_mass_range: {list(added)} is not allowed; the base has {mass:g} kg")

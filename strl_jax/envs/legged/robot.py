@@ -10,7 +10,6 @@ from strl_jax.envs.legged import mjcf
 from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
 
 GEOM, BODY, JOINT = mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_BODY, mujoco.mjtObj.mjOBJ_JOINT
-GROUND = "strl_jax_ground"
 MASKS = 31  # bits of a geom's contype by which a plane and its geom find each other
 
 
@@ -24,7 +23,7 @@ class Robot:
         ground: geom indices of the planes; ``touching`` those of the geoms that the planes, one after the
             other, are for, none where all geoms share one plane.
         base: index of the base's body.
-        feet: geom indices [F]; ``foot_radius`` [F] in m.
+        feet: geom indices [F].
         qpos, dof: addresses of the joints [A] in positions and velocities.
         default, stiffness, damping, torque_limit, lower, upper: [A].
         penalized, terminal: groups of geoms, one for each body, whose touching the ground counts.
@@ -35,7 +34,6 @@ class Robot:
     touching: np.ndarray
     base: int
     feet: np.ndarray
-    foot_radius: np.ndarray
     qpos: np.ndarray
     dof: np.ndarray
     default: np.ndarray
@@ -62,7 +60,6 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
     spec = mjcf.read(config.path)
     original = mjcf.compiled(spec, config.path)
     joints = _joints(original, config)
-    feet = np.array([_index(original, GEOM, name, "feet") for name in config.feet])
     limits = _torque_limits(original, joints, config)
     model = mjcf.compiled(_prepared(spec, config, sim, own_planes), config.path)
     ground = np.flatnonzero(model.geom_contype)
@@ -72,11 +69,10 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
         ground=ground,
         touching=_touching(model, ground) if own_planes else np.zeros(0, int),
         base=_index(model, BODY, config.base, "base"),
-        feet=np.array([_index(model, GEOM, name, "feet") for name in config.feet]),
-        foot_radius=original.geom_size[feet, 0],
+        feet=_feet(model, config),
         qpos=model.jnt_qposadr[joints],
         dof=model.jnt_dofadr[joints],
-        default=_by_name(config.default_joint_angles, config.joints, "robot.default_joint_angles"),
+        default=_defaults(config, ranges[:, 0], ranges[:, 1]),
         stiffness=_by_name(control.stiffness, config.joints, "control.stiffness"),
         damping=_by_name(control.damping, config.joints, "control.damping"),
         torque_limit=limits,
@@ -102,8 +98,7 @@ def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_plan
         geom.conaffinity = 1 << number * own_planes
     for number in range(len(touching) if own_planes else 1):
         kind, mask = mujoco.mjtGeom.mjGEOM_PLANE, 1 << number
-        name = f"{GROUND}_{number}"
-        ground = spec.worldbody.add_geom(name=name, type=kind, size=[0, 0, 1], contype=mask, conaffinity=0)
+        ground = spec.worldbody.add_geom(type=kind, size=[0, 0, 1], contype=mask, conaffinity=0)
         ground.priority = priority  # its friction is the contact's
         ground.condim = 3
     option = spec.option
@@ -132,8 +127,7 @@ def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
     if first != 0 or model.jnt_type[0] != mujoco.mjtJoint.mjJNT_FREE:
         raise ValueError(f"robot.base: {config.base} does not carry the model's first joint, a free one")
     joints = np.array([_index(model, JOINT, name, "joints") for name in config.joints])
-    if len(set(config.joints)) < len(config.joints):
-        raise ValueError(f"robot.joints: one of them stands twice: {', '.join(config.joints)}")
+    _check_once(config.joints, "joints")
     for name, joint in zip(config.joints, joints, strict=True):
         if model.jnt_type[joint] != mujoco.mjtJoint.mjJNT_HINGE:
             raise ValueError(f"robot.joints: {name} is not a hinge joint")
@@ -149,10 +143,14 @@ def _torque_limits(model: mujoco.MjModel, joints: np.ndarray, config: RobotConfi
     """Nm for each joint: the config's, else the smallest that its actuators and the joint itself have."""
     if config.torque_limit is not None:
         return _by_name(config.torque_limit, config.joints, "robot.torque_limit")
-    limits = np.where(model.jnt_actfrclimited[joints] > 0, model.jnt_actfrcrange[joints, 1], np.inf)
-    for actuator in np.flatnonzero(model.actuator_forcelimited):
-        limits[joints == model.actuator_trnid[actuator, 0]] = model.actuator_forcerange[actuator, 1]
-    for name in np.array(config.joints)[np.isinf(limits)]:
+    own = np.abs(model.jnt_actfrcrange[joints]).min(axis=1)
+    limits = np.where(model.jnt_actfrclimited[joints] > 0, own, np.inf)
+    at_joint = np.isin(model.actuator_trntype, [mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT])
+    for actuator in np.flatnonzero(at_joint & (model.actuator_forcelimited > 0)):
+        limit = np.abs(model.actuator_gear[actuator, 0] * model.actuator_forcerange[actuator]).min()
+        here = joints == model.actuator_trnid[actuator, 0]
+        limits[here] = np.minimum(limits[here], limit)
+    for name in np.array(config.joints)[np.isinf(limits) | (limits == 0)]:
         raise ValueError(f"robot.torque_limit: it must be given: the model has none for {name}")
     return limits
 
@@ -161,6 +159,9 @@ def _by_name(value: float | Mapping[str, float], joints: Iterable[str], key: str
     """One number for each joint; of the parts of its name that the mapping has, the last counts."""
     if not isinstance(value, Mapping):
         return np.array([value for _ in joints], np.float64)
+    for part in value:
+        if not any(part in joint for joint in joints):
+            raise ValueError(f"{key}: {part} fits none of the joints {', '.join(joints)}")
     numbers = []
     for joint in joints:
         fitting = [number for part, number in value.items() if part in joint]
@@ -173,8 +174,40 @@ def _by_name(value: float | Mapping[str, float], joints: Iterable[str], key: str
 def _geoms(model: mujoco.MjModel, bodies: Iterable[str], key: str, feet: Iterable[str]) -> tuple[np.ndarray, ...]:
     """Geoms of each body that are no feet."""
     excluded = [_index(model, GEOM, name, "feet") for name in feet]
-    indices = [_index(model, BODY, name, key) for name in bodies]
-    return tuple(np.setdiff1d(np.flatnonzero(model.geom_bodyid == body), excluded) for body in indices)
+    _check_once(bodies, key)
+    groups = []
+    for name in bodies:
+        body = _index(model, BODY, name, key)
+        if body == 0:
+            raise ValueError(f"robot.{key}: {name} is not of the robot")
+        groups.append(np.setdiff1d(np.flatnonzero(model.geom_bodyid == body), excluded))
+        if not len(groups[-1]):
+            raise ValueError(f"robot.{key}: {name} has no geom that is not a foot")
+    return tuple(groups)
+
+
+def _feet(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
+    """Their geoms."""
+    _check_once(config.feet, "feet")
+    feet = np.array([_index(model, GEOM, name, "feet") for name in config.feet])
+    for name in np.array(config.feet)[model.geom_bodyid[feet] == 0]:
+        raise ValueError(f"robot.feet: {name} is not of the robot")
+    return feet
+
+
+def _check_once(names: Iterable[str], key: str) -> None:
+    for name in names:
+        if list(names).count(name) > 1:
+            raise ValueError(f"robot.{key}: {name} stands twice")
+
+
+def _defaults(config: RobotConfig, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Angles at action 0, each in its joint's range."""
+    angles = _by_name(config.default_joint_angles, config.joints, "robot.default_joint_angles")
+    for name, angle, low, high in zip(config.joints, angles, lower, upper, strict=True):
+        if not low <= angle <= high:
+            raise ValueError(f"robot.default_joint_angles: {angle:g} of {name} is not in its range [{low:g}, {high:g}]")
+    return angles
 
 
 def _index(model: mujoco.MjModel, kind: mujoco.mjtObj, name: str, key: str) -> int:

@@ -75,6 +75,7 @@ def build(config: TerrainConfig) -> Terrain:
             number of cells or too small for what stands in it, a platform too small for the places where
             robots start, or too many heights.
     """
+    _check_size(config)
     kinds = _kinds(config)
     _check(config, kinds)
     cell, rows, cols = config.horizontal_scale, config.num_rows, config.num_cols
@@ -126,6 +127,10 @@ def _check(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
             f"terrain.start_offset: {config.start_offset:g} is not allowed; "
             f"it must be <= {platform / 2:g}, half of the platform"
         )
+
+
+def _check_size(config: TerrainConfig) -> None:
+    cell, length = config.horizontal_scale, config.terrain_length
     points = [round((count * length + 2 * config.border_size) / cell) for count in (config.num_rows, config.num_cols)]
     if points[0] * points[1] > MOST:
         raise ValueError(
