@@ -75,6 +75,7 @@ def _answers(trainer, train_state, state, hidden=None):
     return np.array(output.value), np.array(output.mean[:, 0]), float(output.std[0, 0])
 
 
+@pytest.mark.slow
 def test_constant_reward_is_the_value(trainer):
     value, _, _ = _answers(trainer, trainer.train("constant")[0], [[0.0]])
     np.testing.assert_allclose(value, [1.0], atol=0.05)

@@ -220,6 +220,7 @@ def test_policy_does_not_see_the_discriminator():
     assert norm(difference(algorithm, before, found[1.0])["discriminator"]) > 0
 
 
+@pytest.mark.slow
 def test_discriminator_shares_the_policys_optimiser_and_clip_on_request():
     """All gradients together are clipped to a norm of 0.01; plain gradient descent at rate 1 moves by so much."""
     algorithm = make_algorithm(TOGETHER, optimizer_class_name="SGD", max_grad_norm=0.01, learning_rate=1.0)
@@ -421,9 +422,8 @@ def iterate(algorithm, devices: int, plan):
     return state, step(state, states, outputs, jnp.asarray(plan))
 
 
-@pytest.mark.parametrize(
-    "compat", [Compat(), pytest.param(Compat.st_rl(), marks=pytest.mark.slow)], ids=["default", "st_rl"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("compat", [Compat(), Compat.st_rl()], ids=["default", "st_rl"])
 def test_one_device_is_four(compat):
     """The same minibatches in the indices of a shard and of the whole."""
     compat = compat.model_copy(update={"normalize_while_collecting": False})

@@ -62,6 +62,7 @@ def kernel(run) -> np.ndarray:
 NEW = "warning: actor: component goal (2) is new, it starts without effect"
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_another_and_goes_on_alone(source, tmp_path, capsys):
     origin = tmp_path / "origin"
     shutil.copytree(source, origin)

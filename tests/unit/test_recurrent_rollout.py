@@ -88,7 +88,7 @@ CASES = {
 }
 
 
-SLOW = ("gru", "advance")
+SLOW = ("gru", "estimator", "advance")
 
 
 @pytest.fixture(

@@ -160,6 +160,7 @@ def largest_change(before, after):
     return max(float(change) for change in jax.tree.leaves(changes))
 
 
+@pytest.mark.slow
 def test_predictor_learns_at_its_own_rate_and_the_policy_does_not_notice():
     options = {"schedule": "adaptive", "desired_kl": 1e-9, "learning_rate": 1e-3}
     algorithm, state = make(SMALL | {"learning_rate": 4e-3, "max_grad_norm": 1e-3}, **options)

@@ -210,6 +210,7 @@ def test_learning_rate_follows_torchs_scheduler():
     np.testing.assert_allclose(rates, [0.5, 0.05, 0.05, 0.005, 0.005], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_random_memories_of_the_update():
     """With a given plan the key decides about them alone: the same gradient again, another from another key."""
     flat, steps, envs = make_algorithm(), 3, 4

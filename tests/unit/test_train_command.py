@@ -336,6 +336,7 @@ def test_a_writer_that_fails_ends_the_run_with_a_save(my_writers, config, tmp_pa
     assert [line["iteration"] for line in log(run)] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_budgets_that_are_spent(saved, tmp_path, capsys):
     path = tmp_path / "run"
     shutil.copytree(saved, path)
