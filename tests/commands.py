@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +111,19 @@ def finish(process: subprocess.Popen, seconds: float = 300.0) -> tuple[int, str,
 def run(*arguments, **options) -> tuple[int, str, str]:
     """``finish(start(...))``."""
     return finish(start(*arguments, **options))
+
+
+def fails(capsys, main: Callable, *arguments) -> str:
+    """Stderr of the command ``main`` without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert (code, captured.out, len(lines)) == (2, "", 1), captured
+    assert lines[0].startswith("error: ")
+    return lines[0].removeprefix("error: ")
 
 
 @contextmanager

@@ -1,14 +1,14 @@
 """Brax environments on any of Brax's physics backends."""
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 from brax import envs
 
 from strl_jax.envs.base import Env, finite
+from strl_jax.envs.failures import told
 from strl_jax.envs.live import LiveLeaves
 from strl_jax.types import Array, EnvState
 
@@ -41,7 +41,7 @@ class BraxEnv(Env):
             raise ValueError(f"unknown Brax environment {name!r}; known: {', '.join(known)}")
         if backend not in BACKENDS:
             raise ValueError(f"unknown Brax backend {backend!r}; known: {', '.join(BACKENDS)}")
-        with _told(f"Brax environment {name!r} on {backend!r}"):
+        with told(f"Brax environment {name!r} on {backend!r}"):
             self._env = envs.get_environment(name, backend=backend, **kwargs)
             # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
             self._reset, self._step = jax.jit(self._env.reset), jax.jit(self._env.step)
@@ -53,7 +53,7 @@ class BraxEnv(Env):
         named = jax.eval_shape(lambda obs: _components(obs, self._sizes), shapes.obs)  # in the order of the letters
         self.observation_shapes = {key: named[key].shape for key in self._sizes or named}
         action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
-        with _told(f"Brax environment {name!r} on {backend!r}"):
+        with told(f"Brax environment {name!r} on {backend!r}"):
             self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
     def reset(self, key: Array) -> EnvState:
@@ -105,16 +105,6 @@ class BraxEnv(Env):
 
 
 BACKENDS = ("mjx", "spring", "positional", "generalized")
-
-
-@contextlib.contextmanager
-def _told(which: str) -> Iterator[None]:
-    """What Brax raises, as ``ValueError``: anything, where it is older than this jax or takes an argument unseen."""
-    try:
-        yield
-    except Exception as error:
-        message = next(iter(str(error).splitlines()), "")
-        raise ValueError(f"{which} does not work: {type(error).__name__}: {message}") from error
 
 
 def _components(obs, sizes: Mapping[str, int]) -> dict[str, Array]:

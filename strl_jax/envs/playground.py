@@ -6,11 +6,10 @@ DeepMind Control Suite is complete; loading any other environment clones MuJoCo 
 git into the installed package, unless the folder is there.
 """
 
-import contextlib
 import difflib
 import math
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from mujoco_playground import dm_control_suite, locomotion, manipulation, regist
 from mujoco_playground._src import mjx_env
 
 from strl_jax.envs.base import Env, finite
+from strl_jax.envs.failures import told
 from strl_jax.envs.live import LiveLeaves
 from strl_jax.types import Array, EnvState
 
@@ -58,7 +58,7 @@ class PlaygroundEnv(Env):
         if name not in dm_control_suite.ALL_ENVS:
             _get_menagerie()
             which += f" with the robots of {mjx_env.MENAGERIE_PATH}"
-        with _told(which):
+        with told(which):
             self._env = registry.load(name, config)
             # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
             self._reset, self._step = jax.jit(self._env.reset), jax.jit(_repeated(self._env.step, config.action_repeat))
@@ -185,16 +185,6 @@ def _get_menagerie() -> None:
             f"with: git clone https://github.com/deepmind/mujoco_menagerie.git {folder} "
             f"&& git -C {folder} checkout {mjx_env.MENAGERIE_COMMIT_SHA}"
         ) from error
-
-
-@contextlib.contextmanager
-def _told(which: str) -> Iterator[None]:
-    """What Playground and MuJoCo raise, as ``ValueError``."""
-    try:
-        yield
-    except Exception as error:
-        message = next(iter(str(error).splitlines()), "")
-        raise ValueError(f"{which} does not work: {type(error).__name__}: {message}") from error
 
 
 def _repeated(step: Callable, times: int) -> Callable:

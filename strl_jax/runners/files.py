@@ -16,12 +16,18 @@ def replaced(path: Path) -> Iterator[TextIO]:
     Raises:
         OSError: the disk refuses; names the file.
     """
+    with replacement(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """As ``replaced``, but the place of a file that the block writes itself."""
     temporary = path.with_name(f".{path.name}.new")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
         os.replace(temporary, path)
     except BaseException as error:
         if (

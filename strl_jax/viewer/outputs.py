@@ -1,12 +1,12 @@
 """Where results go: checked before anything runs, and written whole or not at all."""
 
-import contextlib
 import importlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from strl_jax.config import ConfigError
+from strl_jax.runners.files import replacement
 
 SUFFIXES = {"--video": (".mp4",), "--html": (".html", ".htm"), "--plot": (".png", ".pdf", ".svg"), "--out": (".json",)}
 OWN = ("config.json",)  # of a run's files those that have such an end
@@ -48,10 +48,5 @@ def write(path: Path, make: Callable[[Path], None]) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    temporary = path.with_name(f".{path.name}.new")
-    try:
+    with replacement(path) as temporary:
         make(temporary)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
-from commands import cached_in, settings
+from commands import cached_in, fails, settings
 from tiny import make_state, normal
 
 from strl_jax.algorithms import ppo
@@ -252,28 +252,15 @@ def out(tmp_path) -> Path:
     return tmp_path / "out"
 
 
-def fails(capsys, *arguments) -> str:
-    """Stderr of the command without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
-    try:
-        code = export.main([str(argument) for argument in arguments])
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert (code, captured.out, len(lines)) == (2, "", 1), captured
-    assert lines[0].startswith("error: ")
-    return lines[0].removeprefix("error: ")
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_one_line(fault, run, out, capsys):
     arguments, expected = FAULTS[fault]
-    assert re.search(expected, fails(capsys, run, *(argument.format(out=out) for argument in arguments)))
+    assert re.search(expected, fails(capsys, export.main, run, *(argument.format(out=out) for argument in arguments)))
     assert list(out.iterdir()) == []
 
 
 def test_folder_that_is_no_run(out, capsys):
-    assert fails(capsys, out, "--onnx", out / "p") == f"{out} is no run folder: it has no config.yaml"
+    assert fails(capsys, export.main, out, "--onnx", out / "p") == f"{out} is no run folder: it has no config.yaml"
 
 
 def test_packages_that_are_missing(run, out, capsys, monkeypatch):
@@ -281,7 +268,7 @@ def test_packages_that_are_missing(run, out, capsys, monkeypatch):
     for option, package in {"--onnx": "onnxruntime", "--stablehlo": "flatbuffers"}.items():
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)  # what Python does for a package that cannot be imported
-            line = fails(capsys, run, option, out / "p")
+            line = fails(capsys, export.main, run, option, out / "p")
         assert line == f"{option} needs the package {package}: pip install strl_jax[onnx]"
     assert list(out.iterdir()) == []
 
@@ -295,7 +282,7 @@ def test_nothing_is_written_if_one_of_two_differs(run, out, capsys, monkeypatch)
 
     monkeypatch.setattr(stablehlo, "load", load)
     (out / "p.onnx").write_text("as it was")
-    line = fails(capsys, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
+    line = fails(capsys, export.main, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
     assert re.search(r"p\.bin: differs from the policy by 0\.001, more than 1e-05; not written", line)
     assert [path.name for path in out.iterdir()] == ["p.onnx"]
     assert (out / "p.onnx").read_text() == "as it was"
@@ -303,6 +290,6 @@ def test_nothing_is_written_if_one_of_two_differs(run, out, capsys, monkeypatch)
 
 def test_disk_that_refuses(run, out, capsys):
     (out / ".p.bin.json.new").mkdir()  # stands where the file is written first
-    line = fails(capsys, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
+    line = fails(capsys, export.main, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
     assert re.search(r"p\.bin\.json: cannot be written: Is a directory", line)
     assert [path.name for path in out.iterdir()] == [".p.bin.json.new"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import yaml
-from commands import cached_in, settings
+from commands import cached_in, fails, settings
 from PIL import Image
 from tiny import make_state
 
@@ -171,38 +171,27 @@ def out(tmp_path) -> Path:
     return tmp_path / "out"
 
 
-def fails(capsys, *arguments) -> str:
-    """Stderr of the command without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
-    try:
-        code = play.main([str(argument) for argument in arguments])
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert (code, captured.out, len(lines)) == (2, "", 1), captured
-    assert lines[0].startswith("error: ")
-    return lines[0].removeprefix("error: ")
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_one_line(fault, run, out, capsys):
     arguments, expected = FAULTS[fault]
-    assert re.search(expected, fails(capsys, run, *(argument.format(out=out, run=run) for argument in arguments)))
+    assert re.search(
+        expected, fails(capsys, play.main, run, *(argument.format(out=out, run=run) for argument in arguments))
+    )
     assert [path.name for path in out.iterdir()] == ["full.json"]
 
 
 def test_a_run_must_be_named(capsys):
-    assert fails(capsys) == "the following arguments are required: RUN_DIR"
+    assert fails(capsys, play.main) == "the following arguments are required: RUN_DIR"
 
 
 def test_folder_that_is_no_run(out, capsys):
-    assert fails(capsys, out) == f"{out} is no run folder: it has no config.yaml"
-    assert fails(capsys, out / "no") == f"{out / 'no'} is no run folder: it has no config.yaml"
+    assert fails(capsys, play.main, out) == f"{out} is no run folder: it has no config.yaml"
+    assert fails(capsys, play.main, out / "no") == f"{out / 'no'} is no run folder: it has no config.yaml"
 
 
 def test_run_without_checkpoints(tmp_path, capsys):
     run_dir.write_config(tmp_path, from_dict(settings(tmp_path))[0])
-    assert fails(capsys, tmp_path) == f"{tmp_path}: no checkpoint; there is none at all"
+    assert fails(capsys, play.main, tmp_path) == f"{tmp_path}: no checkpoint; there is none at all"
 
 
 def test_policy_of_other_observations_is_refused(run, tmp_path, capsys):
@@ -212,14 +201,14 @@ def test_policy_of_other_observations_is_refused(run, tmp_path, capsys):
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["env"]["groups"]["actor"] = ["goal"]
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    assert re.search("actor", fails(capsys, tmp_path))
+    assert re.search("actor", fails(capsys, play.main, tmp_path))
 
 
 def test_packages_that_are_missing(run, out, capsys, monkeypatch):
     for option, package in {"--plot {}.png": "matplotlib", "--video {}.mp4": "av"}.items():
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)  # what Python does for a package that cannot be imported
-            line = fails(capsys, run, *option.format(out / "x").split())
+            line = fails(capsys, play.main, run, *option.format(out / "x").split())
         assert line == f"{option.split()[0]} needs the package {package}: pip install 'strl_jax[play]'"
 
 

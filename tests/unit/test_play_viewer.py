@@ -14,6 +14,7 @@ import pytest
 from flax import struct
 from tiny import make_algorithm, make_state
 
+from strl_jax.config import ConfigError
 from strl_jax.envs import probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
@@ -364,7 +365,7 @@ def test_video_has_at_most_25_frames_a_second(dt, expected):
 def library() -> str:
     try:
         return video.find_gl()
-    except Exception as error:
+    except ConfigError as error:
         pytest.skip(str(error))
 
 
