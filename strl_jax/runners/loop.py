@@ -114,18 +114,19 @@ class Loop:
             raise ConfigError(f"runner.logger: {error}") from None
 
     def _compile(self):
-        """The train step; the states of a new run are made meanwhile."""
+        """The train step; the states of a new run are made meanwhile, and the evaluation starts to compile."""
         runner = self.runner
         if self.last > self.first:
             runner.programs.request("step")
+            if runner.train_state is None:
+                runner.programs.request("init", random_lengths=self.random_lengths)
+            if runner.config.runner.eval_interval:
+                runner.programs.request("evaluate")
         with runner.progress.report.section("compile"):
             if runner.train_state is None:
                 for line in runner.start_states(self.random_lengths):
                     self.console.warn(line)
-            step = runner.programs.get("step") if self.last > self.first else None
-        if step is not None and runner.config.runner.eval_interval:
-            runner.programs.request("evaluate")
-        return step
+            return runner.programs.get("step") if self.last > self.first else None
 
     def _iterate(self, stop: StopFlag) -> None:
         runner, config = self.runner, self.runner.config.runner
