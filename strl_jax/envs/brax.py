@@ -10,6 +10,7 @@ from brax import envs
 from strl_jax.envs.base import Env, finite
 from strl_jax.envs.failures import told
 from strl_jax.envs.live import LiveLeaves
+from strl_jax.envs.precision import exact
 from strl_jax.types import Array, EnvState
 
 
@@ -44,7 +45,7 @@ class BraxEnv(Env):
         with told(f"Brax environment {name!r} on {backend!r}"):
             self._env = envs.get_environment(name, backend=backend, **kwargs)
             # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
-            self._reset, self._step = jax.jit(self._env.reset), jax.jit(self._env.step)
+            self._reset, self._step = jax.jit(exact(self._env.reset)), jax.jit(exact(self._env.step))
             shapes = jax.eval_shape(self._reset, jax.random.key(0))
             self.action_size = self._env.action_size
             self.dt = float(self._env.dt)

@@ -20,6 +20,7 @@ from mujoco_playground._src import mjx_env
 from strl_jax.envs.base import Env, finite
 from strl_jax.envs.failures import told
 from strl_jax.envs.live import LiveLeaves
+from strl_jax.envs.precision import exact
 from strl_jax.types import Array, EnvState
 
 
@@ -61,7 +62,8 @@ class PlaygroundEnv(Env):
         with told(which):
             self._env = registry.load(name, config)
             # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
-            self._reset, self._step = jax.jit(self._env.reset), jax.jit(_repeated(self._env.step, config.action_repeat))
+            step = _repeated(self._env.step, config.action_repeat)
+            self._reset, self._step = jax.jit(exact(self._env.reset)), jax.jit(exact(step))
             self.action_size = self._env.action_size
             self.dt = float(self._env.dt) * config.action_repeat
             self.episode_length = math.ceil(config.episode_length / config.action_repeat)

@@ -10,6 +10,7 @@ from flax import struct
 
 from strl_jax.envs.legged.robot import Robot
 from strl_jax.envs.legged.terrain import Terrain
+from strl_jax.envs.precision import exact
 from strl_jax.types import Array
 
 with contextlib.redirect_stdout(None):  # mujoco.mjx prints that it lacks warp, which nothing here needs
@@ -71,6 +72,7 @@ class Physics:
         self._penalized = [_points(robot.model, geoms) for geoms in robot.penalized]
         self._terminal = [_points(robot.model, geoms) for geoms in robot.terminal]
 
+    @exact
     def stand(self, joints: Array, yaw: Array, xy: Array | None = None) -> tuple[Motion, Array, Array]:
         """At rest with the joint angles ``[A]``, upright, its lowest foot on the ground.
 
@@ -92,6 +94,7 @@ class Physics:
         motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
         return motion, feet, self._by_foot(clearance + lift * steepness) < TOUCH
 
+    @exact
     def advance(
         self, motion: Motion, variation: Variation, action: Array, before: Array
     ) -> tuple[Motion, Array, Array]:
@@ -127,6 +130,7 @@ class Physics:
         torque = variation.strength * (stiffness * error - damping * motion.qvel[robot.dof])
         return jnp.clip(torque, -robot.torque_limit, robot.torque_limit).astype(jnp.float32)
 
+    @exact
     def places(self, motion: Motion) -> Places:
         """Where the robot's parts are in a motion."""
         data = self._kinematics(motion.qpos)
