@@ -6,7 +6,7 @@
 
 Each holds one Orbax item for every part of the state (``train``, ``rollout``),
 a flat dict of arrays by path, and ``record``: the caller's meta and the shape,
-dtype and PRNG implementation of every leaf. Types and static fields are not
+dtype, PRNG implementation and checksum of every leaf. Types and static fields are not
 saved; they come from the target of a restore.
 """
 
@@ -30,6 +30,7 @@ from strl_jax.runners.leaves import (
     SHOWN,
     CheckpointError,
     abstract,
+    checksum,
     compare,
     decode,
     describe,
@@ -54,7 +55,7 @@ RECORD = "record"
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A checkpoint with missing, short or unreadable files."""
+    """A checkpoint with missing, short, unreadable or changed files."""
 
 
 @dataclass
@@ -114,11 +115,14 @@ class Checkpointer:
             return
         flat = {part: flatten(tree) for part, tree in state.items()}
         leaves = {part: {k: describe(v) for k, v in tree.items()} for part, tree in flat.items()}
-        items = {RECORD: ocp.args.JsonSave(records.make(meta, leaves))}
+        items = {}
         for part, tree in flat.items():
             arrays = {path: encode(leaf) for path, leaf in tree.items() if not is_empty(leaf)}
+            for path, value in arrays.items():
+                leaves[part][path]["crc32"] = checksum(value)
             if arrays:
                 items[part] = ocp.args.StandardSave(arrays)
+        items[RECORD] = ocp.args.JsonSave(records.make(meta, leaves))
         self._guarded(kind, lambda: self._start(kind, iteration, items))
         self._remember(kind, iteration)
 
@@ -147,11 +151,17 @@ class Checkpointer:
         for folder in (self._root, *(self._root / kind for kind in KEEP)):
             if os.path.lexists(folder) and not folder.is_dir():
                 raise CheckpointError(f"{folder}: damaged: it is no folder")
-        return not any(self._found(kind) for kind in KEEP)
+        return not any(self.found(kind) for kind in KEEP)
 
     def iterations(self, kind: str) -> list[int]:
         """Iterations with a complete checkpoint, ascending."""
-        return [iteration for iteration in self._found(kind) if self._is_complete(kind, iteration)]
+        return [iteration for iteration in self.found(kind) if self._is_complete(kind, iteration)]
+
+    def found(self, kind: str) -> list[int]:
+        """Iterations with a folder, damaged ones too, ascending."""
+        self._check_kind(kind)
+        directory = self._root / kind
+        return sorted(int(path.name) for path in directory.glob("*") if path.name.isdecimal())
 
     def latest(self, kind: str = "last") -> int | None:
         """The newest complete iteration, or None."""
@@ -180,7 +190,7 @@ class Checkpointer:
             The same parts, with new arrays.
 
         Raises:
-            DamagedCheckpointError: files are missing, short or unreadable.
+            DamagedCheckpointError: files are missing, short, unreadable or not what was written.
             CheckpointError: there is no such checkpoint, or its leaves differ from
                 the target's; names the first few with both shapes.
         """
@@ -200,6 +210,7 @@ class Checkpointer:
                 _check_readable(path / part)
                 items[part] = ocp.args.StandardRestore(arrays)
         restored = _read(path, items) if items else {}
+        _check_values(path, saved, restored)
         self._remember(kind, int(iteration))
         return {part: _rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
 
@@ -214,7 +225,7 @@ class Checkpointer:
         Raises:
             CheckpointError: none is readable, or the target differs from the newest readable one.
         """
-        for iteration in reversed(self._found(kind)):
+        for iteration in reversed(self.found(kind)):
             try:
                 meta = self.read_meta(kind, iteration)
                 return iteration, self.restore(kind, iteration, target, subset=subset), meta
@@ -262,11 +273,6 @@ class Checkpointer:
     def _path(self, kind: str, iteration: int) -> Path:
         self._check_kind(kind)
         return self._root / kind / str(iteration)
-
-    def _found(self, kind: str) -> list[int]:
-        self._check_kind(kind)
-        directory = self._root / kind
-        return sorted(int(path.name) for path in directory.glob("*") if path.name.isdecimal())
 
     def _is_complete(self, kind: str, iteration: int) -> bool:
         try:
@@ -331,6 +337,18 @@ def _read(path: Path, items: Mapping) -> Mapping:
         raise
     except Exception as error:  # Orbax and TensorStore raise anything, bare Exception included
         raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+
+
+def _check_values(path: Path, saved: Mapping, restored: Mapping) -> None:
+    """Raises ``DamagedCheckpointError`` if an array is not the one that was written.
+
+    TensorStore notices what it cannot decode, not a bit that flipped in the values.
+    """
+    for part, arrays in restored.items():
+        for name, value in arrays.items():
+            written = saved[part][name].get("crc32")  # None: of several processes, or older than the checksums
+            if written is not None and checksum(value) not in (written, None):
+                raise DamagedCheckpointError(f"{path}: damaged: {part}/{name} is not what was written")
 
 
 def _rebuild(tree: Any, wanted: Mapping, restored: Mapping | None, saved: Mapping) -> Any:
