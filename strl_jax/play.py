@@ -21,6 +21,8 @@ from strl_jax.viewer.load import Trained
 from strl_jax.viewer.roll import Roll, make_roll
 from strl_jax.viewer.watched import positions_of, records
 
+MOST = 2**31 - 2  # as in a config
+
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
@@ -62,8 +64,8 @@ def _command(text: str) -> tuple[float, float, float]:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer >= 1")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer from 1 to {MOST}")
     return int(text)
 
 
@@ -84,18 +86,17 @@ def _run(arguments: argparse.Namespace) -> int:
     paths = {option: path for option, path in paths.items() if path is not None}
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
-    kind, iteration = load.find(arguments.run_dir, arguments.checkpoint, arguments.iteration)
+    found = load.find(arguments.run_dir, arguments.checkpoint, arguments.iteration)
     env = registry.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
     for line in lines:
         launch.tell("warning", line)
     launch.use_compilation_cache()
-    trained = load.load(arguments.run_dir, config, registry.make_episode_env(config, env), kind, iteration)
-    if arguments.checkpoint is None and arguments.iteration is None and kind != "best":
-        launch.tell("note", f"there is no best checkpoint; this is the {kind} one")
-    found = _play(trained, arguments)
-    _show(trained, found, paths, library)
+    trained = load.load(arguments.run_dir, config, registry.make_episode_env(config, env), found)
+    if arguments.checkpoint is None and arguments.iteration is None and found[0][0] != "best":
+        launch.tell("note", f"there is no best checkpoint; this is the {trained.kind} one")
+    _show(trained, _play(trained, arguments), paths, library)
     return 0
 
 

@@ -359,5 +359,5 @@ def _rebuild(tree: Any, wanted: Mapping, restored: Mapping | None, saved: Mappin
 
 
 def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
+    lines = str(error).split(" See full TensorStore details")[0].split(" [source locations")[0].splitlines()
     return (lines[0] if lines else type(error).__name__)[:200]

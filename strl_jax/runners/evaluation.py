@@ -84,10 +84,7 @@ def first_episodes(
     def step(loop: Evaluation) -> Evaluation:
         return advance(env, algorithm, train_state.params["policy"], train_state.stats, pool, loop)[0]
 
-    def some_run(loop: Evaluation) -> Array:
-        return (loop.step < env.episode_length) & loop.running.any()
-
-    loop = jax.lax.while_loop(some_run, step, start)
+    loop = jax.lax.while_loop(lambda loop: goes_on(env, loop), step, start)
     return loop.sums, loop.valid, loop.survived
 
 
@@ -105,6 +102,11 @@ def begin(env: EpisodeEnv, algorithm: Algorithm, key: Array) -> Evaluation:
         sums=EpisodeSums(zeros, zeros.astype(jnp.int32), metrics),
         step=jnp.int32(0),
     )
+
+
+def goes_on(env: EpisodeEnv, loop: Evaluation) -> Array:
+    """bool[]: some first episode has not ended."""
+    return (loop.step < env.episode_length) & loop.running.any()
 
 
 def advance(

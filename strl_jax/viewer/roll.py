@@ -10,10 +10,11 @@ from flax import struct
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.runners.evaluation import Evaluation, advance, begin, summarize
+from strl_jax.runners.evaluation import Evaluation, advance, begin, goes_on, summarize
 from strl_jax.types import Array
 from strl_jax.viewer.watched import SHOWN, Commanded, Watched, records
 
+LONGEST = 100_000  # steps of environment 0 that are kept
 SETTLED = 1.0  # s after which a robot's velocity counts as the one that it has found
 
 
@@ -25,7 +26,8 @@ class Roll:
         numbers: those of ``evaluation.summarize``; of each group ``[G]`` if the episodes are in groups.
         velocity: ``[G, 3]``, mean velocity of each group's robots after the first second; NaN: none got so far,
             or the environment has no robots.
-        trace: of environment 0 up to its end, name -> ``[T, ...]``: ``reward``, ``action`` and what its steps showed.
+        trace: of environment 0 up to its end, or its first 100000 steps, name -> ``[T, ...]``: ``reward``,
+            ``action`` and what its steps showed.
     """
 
     numbers: dict[str, np.ndarray]
@@ -80,16 +82,21 @@ def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dic
     start, robots = begin(env, algorithm, key), records(env.env.env)
     pool, batch = start.env.env, key.shape[0]
 
-    def step(carry: tuple[Evaluation, _Moved], _):
-        loop, moved = carry
+    def step(loop: Evaluation, moved: _Moved):
         after, timestep, mean = advance(env, algorithm, variables, stats, pool, loop)
         shown = timestep.extras[SHOWN]
         if robots:
             counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLED)
             moved = _Moved(moved.velocity + jnp.where(counts[:, None], shown["velocity"], 0.0), moved.steps + counts)
-        of_first = jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **shown})
-        return (after, moved), of_first
+        return after, moved, jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **shown})
+
+    def write(carry):
+        loop, moved, trace = carry
+        after, moved, of_first = step(loop, moved)
+        rows = jax.tree.map(lambda rows, row: rows.at[loop.step].set(row, mode="drop"), trace, of_first)
+        return after, moved, rows
 
     moved = _Moved(jnp.zeros((batch, 3)), jnp.zeros(batch))
-    (loop, moved), trace = jax.lax.scan(step, (start, moved), None, length=env.episode_length)
-    return loop, moved, trace
+    length = min(env.episode_length, LONGEST)
+    trace = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), jax.eval_shape(step, start, moved)[2])
+    return jax.lax.while_loop(lambda carry: goes_on(env, carry[0]), write, (start, moved, trace))

@@ -15,6 +15,7 @@ from strl_jax.observations import Segments
 from strl_jax.runners.evaluation import make_evaluate
 from strl_jax.sharding import make_mesh
 from strl_jax.types import EnvState
+from strl_jax.viewer.roll import make_roll
 
 ONE = make_mesh(jax.devices()[:1])
 KEY = jax.random.key(3)
@@ -31,6 +32,8 @@ class Lives(Env):
     most: int = 5
     observation_shapes = {"state": (1,)}  # noqa: RUF012
     action_size = 1
+    dt = 1.0
+    episode_length = 50
 
     def reset(self, key):
         life = 1.0 + jax.random.key_data(key)[:, 1] % self.most
@@ -193,3 +196,13 @@ def test_environments_must_divide_over_the_devices(num_envs):
     env, algorithm, _ = _setup(Lives())
     with pytest.raises(ValueError, match=f"with {num_envs} environments: must be a positive multiple of 4 devices"):
         make_evaluate(env, algorithm, make_mesh(jax.devices()[:4]), num_envs)
+
+
+def test_played_episodes_are_the_same_and_end_as_early():
+    """With a limit of a billion steps; of environment 0 every step is kept."""
+    env, algorithm, state = _setup(Lives(), 10**9)
+    expected = make_evaluate(env, algorithm, ONE, 16)(state, KEY)
+    roll = make_roll(env, algorithm, 16)(state.params["policy"], state.stats, KEY)
+    assert roll.numbers == pytest.approx({name: float(value) for name, value in expected.items()})
+    assert roll.numbers["max_length"] == 5
+    np.testing.assert_array_equal(roll.trace["reward"], np.arange(1, _lives(16)[0] + 1))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -111,18 +112,31 @@ def test_best_is_what_is_played_if_it_is_there(tmp_path):
 
     class Source:
         def __init__(self, path):
-            self.iterations = there.get
+            self.found = there.get
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load.checkpoint, "Checkpointer", Source)
-        assert load.find(tmp_path, None, None) == ("best", 7)
-        assert load.find(tmp_path, None, 8) == ("last", 8)
-        assert load.find(tmp_path, "numbered", None) == ("numbered", 5)
+        assert load.find(tmp_path, None, None) == [("best", 7), ("best", 3), ("last", 9), ("last", 8), ("numbered", 5)]
+        assert load.find(tmp_path, None, 8) == [("last", 8)]
+        assert load.find(tmp_path, "numbered", None) == [("numbered", 5)]
         with pytest.raises(Exception, match="no best checkpoint of iteration 5; there is best 3, 7; last 8, 9; numbe"):
             load.find(tmp_path, "best", 5)
         there = {"best": [], "last": [], "numbered": []}
         with pytest.raises(Exception, match="no checkpoint; there is none at all"):
             load.find(tmp_path, None, None)
+
+
+def test_a_damaged_checkpoint_is_passed_over(run, tmp_path, capsys):
+    """Not without a word, as if it had not been there; asked for alone, it is an error."""
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run/checkpoints/last/10/record/metadata").write_text("{}")
+    played = numbers(tmp_path / "run", tmp_path)
+    assert (played["checkpoint"], played["iteration"]) == ("numbered", 11)
+    warning, note = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"warning: .*last/10: damaged: the record has no meta; passed over", warning)
+    assert note == "note: there is no best checkpoint; this is the numbered one"
+    expected = r".*last/10: damaged: the record has no meta"
+    assert re.fullmatch(expected, fails(capsys, play.main, tmp_path / "run", "--checkpoint", "last"))
 
 
 def test_a_mapping_changes_only_what_it_names(tmp_path):
@@ -146,7 +160,8 @@ FAULTS = {
     "two numbers": (["--command", "1,0"], r"--command: '1,0' is not allowed; it must be three finite numbers"),
     "nan": (["--command", "-1,nan,0"], r"--command: '-1,nan,0' is not allowed; it must be three finite numbers"),
     "words": (["--command", "a,b,c"], r"--command: 'a,b,c' is not allowed"),
-    "no robots": (["--num-envs", "0"], r"--num-envs: '0' is not allowed; it must be an integer >= 1"),
+    "no robots": (["--num-envs", "0"], r"--num-envs: '0' is not allowed; it must be an integer from 1 to 2147483646"),
+    "too many robots": (["--num-envs", "9" * 20], r"--num-envs: '9{20}' is not allowed; it must be an integer from 1 "),
     "seed": (["--seed", "-1"], r"--seed: '-1' is not allowed|expected one argument"),
     "unknown kind": (["--checkpoint", "newest"], r"--checkpoint: invalid choice: 'newest'"),
     "no such checkpoint": (["--checkpoint", "best"], r"no best checkpoint; there is last 10; numbered 11"),

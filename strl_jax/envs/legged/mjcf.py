@@ -39,8 +39,8 @@ def _find(path: str) -> Path:
         place = _in_package(*path.split(":", 1))
     if place.is_file():
         return place
-    if not place.is_dir():
-        raise ValueError(f"robot.path: {path}: no such file or folder, and no PACKAGE:FILE")
+    if not path or not place.is_dir():
+        raise ValueError(f"robot.path: {path or repr(path)}: no such file or folder, and no PACKAGE:FILE")
     models = sorted(file for file in place.glob("*.xml") if not file.name.startswith("scene"))
     if len(models) != 1:
         found = ", ".join(file.name for file in models) or "none"
