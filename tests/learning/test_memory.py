@@ -31,7 +31,7 @@ def train(memory):
     states = init_states(env, algorithm, mesh, jax.random.key(0), NUM_ENVS)
     step = make_train_step(env, algorithm, mesh, NUM_STEPS)
     for _ in range(ITERATIONS):
-        *states, metrics = step(*states)
+        *states, metrics = step(*states, {})
         assert metrics["update"]["skipped"] == 0
     assert metrics["finished"] == NUM_ENVS * NUM_STEPS / (DELAY + 1)
     return algorithm, states[0], float(metrics["mean_reward_each_timestep"]) * (DELAY + 1)
