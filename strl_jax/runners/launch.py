@@ -1,12 +1,11 @@
 """What every command does first: its arguments, several hosts, a compilation cache."""
 
 import argparse
-import contextlib
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -53,7 +52,8 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
         The command's exit code; 2 after bad input or where disk or writer refuses, 130 after
         Ctrl-C, 141 where nobody reads the output.
     """
-    with warnings.catch_warnings(), _without_late_traces():
+    _drop_late_traces()
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
         warnings.showwarning = lambda message, *where: tell("warning", message)
         try:
@@ -78,23 +78,22 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
     return 2
 
 
-@contextlib.contextmanager
-def _without_late_traces() -> Iterator[None]:
+def _drop_late_traces() -> None:
     """Drops what TensorStore's threads print when a save has failed, which raises too.
 
-    Each of the other writes of that save finds the event loop gone that it would report to.
+    Each of the other writes of that save finds the event loop gone that it would report to. They may
+    end after the command has, so the hook stays until the interpreter ends.
     """
     before = sys.unraisablehook
+    if hasattr(before, "drops_late_traces"):
+        return
 
     def hook(what):
         if not isinstance(what.exc_value, RuntimeError) or str(what.exc_value) != "Event loop is closed":
             before(what)
 
+    hook.drops_late_traces = True
     sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
