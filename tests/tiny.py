@@ -12,7 +12,7 @@ from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Batch, EnvState, EpisodeState, EpisodeSums, RolloutState, TrainState
+from strl_jax.types import Batch, EnvState, EpisodeState, EpisodeSums, RolloutState, RunningStats, TrainState
 
 SHAPES = {"joints": (2,), "command": (1,), "heights": (1, 2)}
 ACTION_SIZE = 2
@@ -67,6 +67,16 @@ def make_state(algorithm: Algorithm, seed: int = 0) -> TrainState:
 def normal(seed: int, index: int, shape: tuple[int, ...]):
     """Standard normal numbers, others for every ``index``."""
     return jnp.asarray(np.random.default_rng((seed, index)).normal(size=shape), jnp.float32)
+
+
+def running(mean: float, *shape: int) -> RunningStats:
+    """Statistics of a component of that shape that differ with ``mean``."""
+    return RunningStats(np.full(shape, mean), np.full(shape, mean + 0.5), np.float32(mean))
+
+
+def close(actual, expected):
+    """Trees whose leaves are equal up to rounding."""
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), actual, expected)
 
 
 def make_obs(seed: int, batch: tuple[int, ...]) -> dict:

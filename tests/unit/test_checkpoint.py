@@ -10,7 +10,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +18,10 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from strl_jax.observations import Segments
 from strl_jax.runners.checkpoint import (
     Checkpointer,
     CheckpointError,
     DamagedCheckpointError,
-    check_layout,
-    differences,
-    layout,
-    versions,
 )
 from strl_jax.types import EnvState, EpisodeState, EpisodeSums, RolloutState, RunningStats, TrainState
 
@@ -534,72 +528,3 @@ def test_two_processes_write_what_one_reads(tmp_path):
     state = run.restore("last", 3, target)
     assert state["rollout"]["q"].tolist() == [3.0, 4.0, 5.0, 6.0]  # 3 + [0, 1, 2, 3]
     assert raw(state["rollout"]["key"]) == raw(jax.random.split(jax.random.key(1), 4))
-
-
-def algorithm(**groups):
-    segments = {name: Segments(tuple(parts), tuple(parts.values())) for name, parts in groups.items()}
-    return SimpleNamespace(groups=segments, policy=SimpleNamespace(action_size=2))
-
-
-def test_layout_is_json_and_equal_to_itself():
-    current = layout(algorithm(actor={"lin": (3,), "scan": (4, 5)}, critic={"lin": (3,)}))
-    assert current == {"groups": {"actor": {"lin": [3], "scan": [4, 5]}, "critic": {"lin": [3]}}, "action_size": 2}
-    check_layout(json.loads(json.dumps(current)), current)
-
-
-@pytest.mark.parametrize(
-    ("groups", "lines"),
-    [
-        (
-            {"actor": {"lin": (3,), "scan": (4, 6)}},
-            ["observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, shape (4, 6) now"],
-        ),
-        (
-            {"actor": {"lin": (3,), "ang": (2,)}},
-            [
-                "observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, absent now",
-                "observation group 'actor', component 'ang': absent in the checkpoint, shape (2,) now",
-            ],
-        ),
-        (
-            {"actor": {"scan": (4, 5), "lin": (3,)}},
-            [
-                "observation group 'actor', order: lin shape (3,), scan shape (4, 5) in the checkpoint,"
-                " scan shape (4, 5), lin shape (3,) now"
-            ],
-        ),
-        (
-            {"critic": {"lin": (3,), "scan": (4, 5)}},
-            ["observation group 'actor': only in the checkpoint", "observation group 'critic': only now"],
-        ),
-    ],
-)
-def test_another_layout_is_named(groups, lines):
-    saved = layout(algorithm(actor={"lin": (3,), "scan": (4, 5)}))
-    with pytest.raises(CheckpointError) as caught:
-        check_layout(saved, layout(algorithm(**groups)))
-    assert str(caught.value).splitlines() == lines
-
-
-def test_another_action_size_is_named():
-    saved = layout(algorithm(actor={"lin": (3,)}))
-    with pytest.raises(CheckpointError, match=r"^action size: 2 in the checkpoint, 12 now$"):
-        check_layout(saved, saved | {"action_size": 12})
-
-
-def test_versions_can_be_stored():
-    found = json.loads(json.dumps(versions()))
-    assert found["jax"] == jax.__version__
-    assert found["platform"] == "cpu"
-    assert found["device_count"] == jax.device_count()
-    assert {"python", "strl_jax", "orbax-checkpoint", "mujoco-mjx"} <= found.keys()
-
-
-def test_what_makes_a_resumed_run_differ():
-    meta = {"versions": versions(), "shards": 4}
-    assert differences(meta, 4) == []
-    meta["versions"] |= {"jax": "0.1.0", "device_count": 99}
-    assert differences(meta, 2) == [
-        "saved on 4 shards, goes on with 2: not bit for bit the same run",
-        f"saved with jax 0.1.0, goes on with {jax.__version__}: may differ in the last bits",
-    ]
