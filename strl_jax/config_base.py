@@ -14,7 +14,8 @@ def _known_activation(name: str) -> str:
     return name
 
 
-Count = Annotated[int, Field(ge=1, le=2**31 - 2)]  # counters on devices are int32
+MOST = 2**31 - 2  # counters on devices are int32
+Count = Annotated[int, Field(ge=1, le=MOST)]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 Activation = Annotated[str, AfterValidator(_known_activation), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]

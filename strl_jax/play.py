@@ -14,14 +14,13 @@ from rich.console import Console
 
 from strl_jax import registry
 from strl_jax.config import Config, ConfigError
+from strl_jax.config_base import MOST
 from strl_jax.envs.base import Env
 from strl_jax.runners import launch
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
 from strl_jax.viewer.roll import Roll, make_roll
 from strl_jax.viewer.watched import positions_of, records
-
-MOST = 2**31 - 2  # as in a config
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -9,8 +9,8 @@ import jax
 def exact(function: Callable) -> Callable:
     """``function`` with its matrix products in whole float32.
 
-    On a GPU jax rounds their factors to ten bits (TF32) unless told otherwise: networks learn as well with it,
-    but robots fall that would have stood.
+    On a GPU jax rounds their factors to ten bits (TF32) unless told otherwise: good enough for networks, but a
+    simulator's errors add up over thousands of steps, and more robots were seen to fall.
     """
 
     @functools.wraps(function)
