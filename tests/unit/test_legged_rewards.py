@@ -80,6 +80,13 @@ def test_terms_of_a_robot_that_is_to_stand():
     assert rewards.TERMS["feet_air_time"](still, CONFIG, LIMITS).tolist() == [0.0]
 
 
+def test_short_steps_are_penalised_and_the_threshold_is_the_configs():
+    both = QUANTITIES._replace(landed=jnp.array([[True, True]]), air_time=jnp.array([[0.1, 0.25]]))
+    for threshold, expected in ((0.5, -0.65), (0.2, -0.05), (0.0, 0.35)):
+        config = CONFIG.model_copy(update={"feet_air_time_threshold": threshold})
+        np.testing.assert_allclose(rewards.TERMS["feet_air_time"](both, config, LIMITS), [expected], rtol=1e-6)
+
+
 def test_quiet_feet_do_not_stumble():
     quiet = QUANTITIES._replace(foot_force=jnp.array([[[3.0, 4.0, 1.0], [0.0, 0.0, 0.0]]]))  # 5 = 5 x 1
     assert rewards.TERMS["feet_stumble"](quiet, CONFIG, LIMITS).tolist() == [0.0]

@@ -158,6 +158,7 @@ class RewardsConfig(Section):
         tracking_sigma: tracking = exp(-error^2 / tracking_sigma).
         soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: share of a limit beyond which is penalised.
         base_height_target: in m.
+        feet_air_time_threshold: seconds; shorter steps are penalised by ``feet_air_time``, longer ones rewarded.
         max_contact_force: in N.
     """
 
@@ -168,6 +169,7 @@ class RewardsConfig(Section):
     soft_dof_vel_limit: float = Field(1.0, gt=0, le=1)
     soft_torque_limit: float = Field(1.0, gt=0, le=1)
     base_height_target: float = Field(0.25, gt=0)
+    feet_air_time_threshold: float = Field(0.5, ge=0, le=100)
     max_contact_force: float = Field(100.0, ge=0)
 
 

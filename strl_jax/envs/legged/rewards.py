@@ -81,8 +81,8 @@ def _torque_limits(q: Quantities, s: RewardsConfig, limit: Limits) -> Array:
 
 
 def _feet_air_time(q: Quantities, s: RewardsConfig, limit: Limits) -> Array:
-    """Steps longer than half a second, at their end; none where the robot is to stand."""
-    long = ((q.air_time - 0.5) * q.landed).sum(-1)
+    """By how much steps were longer than a time, at their end; none where the robot is to stand."""
+    long = ((q.air_time - s.feet_air_time_threshold) * q.landed).sum(-1)
     return jnp.where(jnp.linalg.norm(q.command[:, :2], axis=-1) > 0.1, long, 0.0)
 
 
