@@ -11,17 +11,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
-
 from strl_jax import registry
-from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, ConfigError
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
-from strl_jax.runners import checkpoint, launch, run_dir
-from strl_jax.runners.checkpoint import CheckpointError
-
-KINDS = ("last", "best", "numbered")
+from strl_jax.runners import launch, run_dir
+from strl_jax.runners.checkpoint import KINDS, Checkpointer, CheckpointError, versions
+from strl_jax.runners.weights import read_acting
 
 
 @dataclass(frozen=True)
@@ -73,14 +69,14 @@ def read(path: Path, kind: str) -> tuple[Deployable, dict]:
     """The policy in a run folder.
 
     Args:
-        kind: ``last``, ``best`` or ``numbered``: the newest of these checkpoints.
+        kind: ``last``, ``best`` or ``numbered``: the newest readable one of these checkpoints.
 
     Returns:
         The policy, and its description for users of the exported file, JSON-able.
 
     Raises:
         ConfigError: no run there, or its environment cannot be built here.
-        CheckpointError: no such checkpoint, a damaged one, or one of other observations.
+        CheckpointError: no such checkpoint, all damaged, or one of other observations.
         DeployError: the policy cannot be exported.
     """
     try:
@@ -89,11 +85,8 @@ def read(path: Path, kind: str) -> tuple[Deployable, dict]:
         raise ConfigError(str(error).removeprefix("--resume: ")) from None
     env = registry.make_env(config.env)
     algorithm = registry.make_acting(config, env)
-    source = checkpoint.Checkpointer(path)
-    number = source.latest(kind)
-    if number is None:
-        raise CheckpointError(f"{source.run_dir}: no {kind} checkpoint to load")
-    train, meta = _restore(source, kind, number, algorithm)
+    source = Checkpointer(path)
+    kind, number, train, meta = read_acting(source, source.choose((kind,)), algorithm)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
     return deployable, describe(deployable, config, env.dt) | {
         "iteration": number,
@@ -113,7 +106,7 @@ def describe(deployable: Deployable, config: Config, dt: float) -> dict:
         "dt": float(dt),
         "env": config.env.name,
         "policy": config.runner.policy_class_name,
-        "exported_with": checkpoint.versions(),
+        "exported_with": versions(),
     }
 
 
@@ -162,15 +155,6 @@ def write(deployable: Deployable, outputs: Sequence[Output]) -> dict[Path, float
             except OSError as error:
                 raise DeployError(f"{output.path}: cannot be written: {error.strerror}") from None
     return differences
-
-
-def _restore(source: checkpoint.Checkpointer, kind: str, number: int, algorithm: Algorithm) -> tuple[dict, dict]:
-    """Parameters and statistics of a checkpoint, and its meta."""
-    meta = source.read_meta(kind, number)
-    checkpoint.check_layout(meta["layout"], checkpoint.layout(algorithm))
-    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
-    target = {"train": {"params": shapes.params, "stats": shapes.stats}}
-    return source.restore(kind, number, target, subset=True)["train"], meta
 
 
 def _check(arguments: argparse.Namespace) -> None:

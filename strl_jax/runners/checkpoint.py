@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import orbax.checkpoint as ocp
@@ -41,6 +41,7 @@ from strl_jax.runners.leaves import (
 )
 
 __all__ = [
+    "KINDS",
     "CheckpointError",
     "Checkpointer",
     "DamagedCheckpointError",
@@ -51,7 +52,11 @@ __all__ = [
 ]
 
 KEEP: dict[str, int | None] = {"last": 2, "numbered": None, "best": 1}
+KINDS = ("best", "last", "numbered")  # in the order in which whoever wants the policy alone takes them
 RECORD = "record"
+
+
+T = TypeVar("T")
 
 
 class DamagedCheckpointError(CheckpointError):
@@ -214,24 +219,45 @@ class Checkpointer:
         self._remember(kind, int(iteration))
         return {part: _rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
 
-    def restore_newest(
-        self, kind: str, target: dict[str, Any], *, subset: bool = False
-    ) -> tuple[int, dict[str, Any], dict]:
-        """The newest readable checkpoint; warns of each damaged one that it passes over. See ``restore``.
+    def choose(self, kinds: Sequence[str] = KINDS, iteration: int | None = None) -> list[tuple[str, int]]:
+        """Kind and iteration of every checkpoint that is meant, damaged ones too; the first is to be taken.
 
-        Returns:
-            Its iteration, what ``restore`` gives, and its meta.
+        Args:
+            kinds: in order of preference.
+            iteration: None: any, the newest of each kind first.
 
         Raises:
-            CheckpointError: none is readable, or the target differs from the newest readable one.
+            CheckpointError: there is none, or an unknown kind.
         """
-        for iteration in reversed(self.found(kind)):
+        chosen = [(k, number) for k in kinds for number in reversed(self.found(k)) if iteration in (None, number)]
+        if chosen:
+            return chosen
+        what = f"{kinds[0]} checkpoint" if len(kinds) == 1 else "checkpoint"
+        of = "" if iteration is None else f" of iteration {iteration}"
+        there = {kind: ", ".join(map(str, self.found(kind))) for kind in KINDS}
+        has = "; ".join(f"{kind} {numbers}" for kind, numbers in there.items() if numbers)
+        raise CheckpointError(f"{self.run_dir}: no {what}{of}; there is {has or 'none at all'}")
+
+    def read_first(self, chosen: Sequence[tuple[str, int]], read: Callable[[str, int], T]) -> tuple[str, int, T]:
+        """The first of the checkpoints that ``choose`` gave that is whole; warns of each that it passes over.
+
+        Args:
+            read: reads the checkpoint of a kind and an iteration.
+
+        Returns:
+            Kind, iteration, and what ``read`` gives.
+
+        Raises:
+            DamagedCheckpointError: all are damaged; what is wrong with the last of them.
+        """
+        for number, (kind, iteration) in enumerate(chosen, start=1):
             try:
-                meta = self.read_meta(kind, iteration)
-                return iteration, self.restore(kind, iteration, target, subset=subset), meta
+                return kind, iteration, read(kind, iteration)
             except DamagedCheckpointError as error:
+                if number == len(chosen):
+                    raise
                 warnings.warn(f"{error}; passed over", stacklevel=2)
-        raise CheckpointError(f"{self._root / kind}: no readable checkpoint")
+        raise ValueError("no checkpoint is chosen")
 
     def _start(self, kind: str, iteration: int, items: Mapping) -> None:
         if kind not in self._managers:

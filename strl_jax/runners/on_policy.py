@@ -248,18 +248,16 @@ class OnPolicyRunner:
         return lines
 
     def _load(self, source: checkpoint.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
-        number = source.latest(kind) if iteration is None else iteration
-        if number is None:
-            raise checkpoint.CheckpointError(f"{source.run_dir}: no {kind} checkpoint to load")
-        checkpoint.check_layout(source.read_meta(kind, number)["layout"], checkpoint.layout(self.algorithm))
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
-        if iteration is None:
-            _, state, meta = source.restore_newest(kind, target, subset=not everything)
-        else:
-            state = source.restore(kind, iteration, target, subset=not everything)
+
+        def read(kind: str, iteration: int) -> tuple[dict, dict]:
             meta = source.read_meta(kind, iteration)
+            checkpoint.check_layout(meta["layout"], checkpoint.layout(self.algorithm))
+            return source.restore(kind, iteration, target, subset=not everything), meta
+
+        *_, (state, meta) = source.read_first(source.choose((kind,), iteration), read)
         if not everything:
             self._take_weights(state["train"])
             return []

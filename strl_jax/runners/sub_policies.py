@@ -104,9 +104,14 @@ def _load(path: Path, config: Config, action_size: int, groups: dict[str, Segmen
         else:
             policy, variables, moments = _torch(path, found, config, action_size, groups)
     except (ConfigError, CheckpointError, TorchFileError) as error:
-        lines = [line.removeprefix(f"{path.absolute()}: ") for line in str(error).split("\n")]
+        lines = [_inside(path, line) for line in str(error).split("\n")]
         raise ConfigError(*(f"policy.sub_policy_paths: {path}: {line}" for line in lines)) from None
     return SubPolicy(policy, scale, lin_vel), variables, moments
+
+
+def _inside(path: Path, line: str) -> str:
+    """A line about a folder without its name."""
+    return line.removeprefix(f"{path.absolute()}: ").removeprefix(f"{path.absolute()}/")
 
 
 def _own(path: Path, actor: Segments):

@@ -14,7 +14,7 @@ from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.observations import Segments
 from strl_jax.registry import make_group, make_groups
 from strl_jax.runners import torch_policies
-from strl_jax.runners.checkpoint import Checkpointer, CheckpointError
+from strl_jax.runners.checkpoint import KINDS, CheckpointError
 from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.runners.transfer import read_policy
 
@@ -84,21 +84,19 @@ def _translated(load: Callable[[], tuple[Teacher, dict]], place: str, path: Path
     except (ConfigError, CheckpointError, TorchFileError) as error:
         lines = []
         for line in str(error).split("\n"):
-            text = line.removeprefix(f"{path.absolute()}: ").removeprefix(f"{path}: ")
-            if text.startswith(("policy.", "policy:")):
-                text = KEY + text.removeprefix("policy")
-            elif not text.startswith(GROUP):
-                text = f"{place}: {text}"
-            lines.append(text)
+            for start in (f"{path.absolute()}: ", f"{path}: ", f"{path.absolute()}/"):
+                line = line.removeprefix(start)
+            if line.startswith(("policy.", "policy:")):
+                line = KEY + line.removeprefix("policy")
+            elif not line.startswith(GROUP):
+                line = f"{place}: {line}"
+            lines.append(line)
         raise ConfigError(*lines) from None
 
 
 def _own(config: Config, env, path: Path, section: Mapping) -> tuple[Teacher, dict]:
     """The best policy of a run of this library; its last where it has kept no best one, or a numbered one."""
-    checkpointer = Checkpointer(path)
-    kind = next((kind for kind in ("best", "last", "numbered") if checkpointer.latest(kind) is not None), "last")
-    checkpointer.close()
-    source, variables, stats, meta = read_policy(path, kind)
+    source, variables, stats, meta = read_policy(path, KINDS)
     _check_told(config.algorithm.teacher_policy, section, meta["config"])
     if source.policy.action_size != env.action_size:
         raise ConfigError(f"it has {source.policy.action_size} actions, the environment {env.action_size}")

@@ -4,7 +4,7 @@ st_rl's ``load_misaligned_state_dict`` and ``ckpt_manipulator``.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def load_policy(
     """
     function = None if manipulator == BY_COMPONENT else find_manipulator(manipulator)
     place = jax.tree.leaves(train_state.params)[0].sharding
-    source, variables, stats, meta = read_policy(run_dir, kind, place)
+    source, variables, stats, meta = read_policy(run_dir, (kind,), place)
     fresh = jax.device_get({"policy": train_state.params["policy"], "stats": train_state.stats})
     if function is None:
         variables, lines = by_component(source.policy, variables, algorithm.policy, fresh["policy"])
@@ -72,13 +72,13 @@ def load_policy(
 
 
 def read_policy(
-    run_dir: str | Path, kind: str = "last", place: jax.sharding.Sharding | None = None
+    run_dir: str | Path, kinds: Sequence[str] = ("last",), place: jax.sharding.Sharding | None = None
 ) -> tuple[Algorithm, dict, dict, dict]:
     """The policy of a run, as it was trained, without its environment.
 
     Args:
         run_dir: folder of the run.
-        kind: ``last``, ``best`` or ``numbered``: the newest readable one of them.
+        kinds: of its checkpoints, in order of preference: the newest readable one of the first.
         place: where it is read to; one that every process can reach. None: the first device.
 
     Returns:
@@ -89,21 +89,23 @@ def read_policy(
         CheckpointError: nothing there to read, or its config is none of this version.
     """
     checkpointer = Checkpointer(Path(run_dir))
-    try:
-        number = checkpointer.latest(kind)
-        if number is None:
-            raise CheckpointError(f"{checkpointer.run_dir}: no {kind} checkpoint to load")
-        source = _algorithm(checkpointer.run_dir, checkpointer.read_meta(kind, number))
+
+    def read(kind: str, iteration: int) -> tuple[Algorithm, dict, dict]:
+        meta = checkpointer.read_meta(kind, iteration)
+        source = _algorithm(checkpointer.run_dir, meta)
         shapes = jax.eval_shape(source.init, jax.random.key(0))
         target = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
             {"params": shapes.params, "stats": shapes.stats},
         )
-        _, state, meta = checkpointer.restore_newest(kind, {"train": target}, subset=True)
+        return source, checkpointer.restore(kind, iteration, {"train": target}, subset=True)["train"], meta
+
+    try:
+        *_, (source, train, meta) = checkpointer.read_first(checkpointer.choose(kinds), read)
     finally:
         checkpointer.close()
-    read = jax.tree.map(np.array, state["train"])
-    return source, read["params"]["policy"], read["stats"], meta
+    train = jax.tree.map(np.array, train)
+    return source, train["params"]["policy"], train["stats"], meta
 
 
 def by_component(

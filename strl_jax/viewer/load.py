@@ -1,21 +1,18 @@
 """The policy of a run folder with the environments that it was trained in, or others by overrides."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
 import yaml
 
 from strl_jax import config_yaml, registry
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, ConfigError
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.runners import checkpoint, run_dir
-from strl_jax.runners.checkpoint import CheckpointError, DamagedCheckpointError
-
-KINDS = ("best", "last", "numbered")
+from strl_jax.runners import run_dir
+from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.runners.weights import read_acting
 
 
 @dataclass(frozen=True)
@@ -68,52 +65,13 @@ def _leaves(path: tuple[str, ...], value) -> list[tuple[tuple[str, ...], str]]:
     return [(path, yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip())]
 
 
-def find(path: Path, kind: str | None, iteration: int | None) -> list[tuple[str, int]]:
-    """Which checkpoints of a run are meant, kind and iteration of each, damaged ones too; the first is to be taken.
-
-    Args:
-        kind: ``best``, ``last`` or ``numbered``; None: whatever is there, in this order.
-        iteration: None: the newest.
-
-    Raises:
-        CheckpointError: there is none.
-    """
-    source = checkpoint.Checkpointer(path)
-    there = {name: source.found(name) for name in KINDS}
-    found = [
-        (name, number)
-        for name in (KINDS if kind is None else (kind,))
-        for number in reversed(there[name])
-        if iteration in (None, number)
-    ]
-    if found:
-        return found
-    what = "checkpoint" if kind is None else f"{kind} checkpoint"
-    of = "" if iteration is None else f" of iteration {iteration}"
-    has = "; ".join(f"{name} {', '.join(map(str, numbers))}" for name, numbers in there.items() if numbers)
-    raise CheckpointError(f"{path}: no {what}{of}; there is {has or 'none at all'}")
-
-
-def load(path: Path, config: Config, env: EpisodeEnv, found: Sequence[tuple[str, int]]) -> Trained:
-    """The policy in the first of the checkpoints ``found`` that is whole; warns of those passed over.
+def load(path: Path, config: Config, env: EpisodeEnv, chosen: Sequence[tuple[str, int]]) -> Trained:
+    """The policy in the first checkpoint ``chosen`` that is whole; warns of those passed over.
 
     Raises:
         ConfigError: the policy does not fit the environment.
         CheckpointError: all are damaged, or it is one of other observations.
     """
     algorithm = registry.make_acting(config, env.env)
-    source = checkpoint.Checkpointer(path)
-    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
-    target = {"train": {"params": shapes.params, "stats": shapes.stats}}
-    for number, (kind, iteration) in enumerate(found, start=1):
-        try:
-            meta = source.read_meta(kind, iteration)
-            checkpoint.check_layout(meta["layout"], checkpoint.layout(algorithm))
-            train = source.restore(kind, iteration, target, subset=True)["train"]
-        except DamagedCheckpointError as error:
-            if number == len(found):
-                raise
-            warnings.warn(f"{error}; passed over", stacklevel=2)
-        else:
-            break
+    kind, iteration, train, _ = read_acting(Checkpointer(path), chosen, algorithm)
     return Trained(config, env, algorithm, train["params"]["policy"], train["stats"], kind, iteration)

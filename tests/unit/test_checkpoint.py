@@ -28,6 +28,14 @@ from strl_jax.types import EnvState, EpisodeState, EpisodeSums, RolloutState, Ru
 ENVS = 4
 
 
+def restored(run: Checkpointer, target: dict) -> tuple[int, dict, dict]:
+    """Iteration, state and meta of the newest readable ``last``."""
+    _, iteration, (state, meta) = run.read_first(
+        run.choose(("last",)), lambda kind, number: (run.restore(kind, number, target), run.read_meta(kind, number))
+    )
+    return iteration, state, meta
+
+
 def train_state(value: float = 1.0, width: int = 3) -> TrainState:
     """Small, with every kind of leaf that a training has."""
     return TrainState(
@@ -250,7 +258,7 @@ def test_a_target_of_another_shape_is_named(run_copy):
     assert "\n" not in message
     other = train_state().replace(learning_rate={"rnd": jnp.float32(0)}, iteration=jnp.float32(0))
     with pytest.raises(CheckpointError) as caught:
-        run.restore_newest("last", {"train": other})  # another tree is no damage: nothing is passed over
+        restored(run, {"train": other})  # another tree is no damage: nothing is passed over
     assert "train/iteration: saved int32[], wanted float32[]" in str(caught.value)
     assert "train/learning_rate/policy: saved float32[], wanted nothing" in str(caught.value)
     assert "train/learning_rate/rnd: saved nothing, wanted float32[]" in str(caught.value)
@@ -264,12 +272,28 @@ def test_an_error_names_five_leaves_at_most(run_copy):
 def test_what_is_not_there(checkpointer, run_copy):
     assert checkpointer.iterations("last") == []
     assert checkpointer.latest("best") is None
-    with pytest.raises(CheckpointError, match="no readable checkpoint"):
-        checkpointer.restore_newest("last", {"train": train_state()})
+    with pytest.raises(CheckpointError, match=r"no last checkpoint; there is none at all$"):
+        checkpointer.choose(("last",))
     with pytest.raises(CheckpointError, match="no such checkpoint; there are: 10, 20"):
         Checkpointer(run_copy).restore("last", 15, {"train": train_state()})
     with pytest.raises(CheckpointError, match="unknown kind of checkpoint 'newest'; known: last, numbered, best"):
         checkpointer.latest("newest")
+
+
+def test_which_checkpoints_are_meant(tmp_path):
+    for folder in ("best/3", "best/7", "last/8", "last/9", "numbered/5"):
+        (tmp_path / "checkpoints" / folder).mkdir(parents=True)
+    run = Checkpointer(tmp_path)
+    assert run.choose() == [("best", 7), ("best", 3), ("last", 9), ("last", 8), ("numbered", 5)]
+    assert run.choose(("numbered", "last")) == [("numbered", 5), ("last", 9), ("last", 8)]
+    assert run.choose(iteration=8) == [("last", 8)]
+    there = "there is best 3, 7; last 8, 9; numbered 5$"
+    with pytest.raises(CheckpointError, match=f"{tmp_path}: no best checkpoint of iteration 5; {there}"):
+        run.choose(("best",), 5)
+    with pytest.raises(CheckpointError, match=f"no checkpoint of iteration 6; {there}"):
+        run.choose(iteration=6)
+    with pytest.raises(CheckpointError, match=f"{tmp_path}/absent: no checkpoint; there is none at all$"):
+        Checkpointer(tmp_path / "absent").choose()
 
 
 def damage_files(step: Path) -> list[Path]:
@@ -290,14 +314,14 @@ def test_a_damaged_checkpoint_is_passed_over(run_copy, which, how):
     with pytest.raises(DamagedCheckpointError, match=r"last/20.*damaged"):
         run.restore("last", 20, both())
     with pytest.warns(UserWarning, match=r"last/20.*passed over"):
-        iteration, state, meta = run.restore_newest("last", shapes_of(both()))
+        iteration, state, meta = restored(run, shapes_of(both()))
     assert (iteration, meta) == (10, {"at": 10})
     assert_same(state, both(10))
     run.save("last", 15, both(15), {"at": 15})
     run.save("last", 20, both(20), {"at": "whole again"})
     run.close()
     assert run.iterations("last") == [15, 20]
-    assert run.restore_newest("last", both())[2] == {"at": "whole again"}
+    assert restored(run, both())[2] == {"at": "whole again"}
 
 
 def test_a_flipped_bit_is_damage(tmp_path):
@@ -381,8 +405,11 @@ def test_all_damaged(run_copy):
         file.unlink()
     run = Checkpointer(run_copy)
     assert run.iterations("last") == []
-    with pytest.warns(UserWarning, match="passed over"), pytest.raises(CheckpointError, match="no readable"):
-        run.restore_newest("last", both())
+    with (
+        pytest.warns(UserWarning, match="20: damaged.*passed over"),
+        pytest.raises(DamagedCheckpointError, match="10: d"),
+    ):
+        restored(run, both())
 
 
 def test_what_a_kill_leaves_is_not_offered_and_goes_with_the_next_save(run_copy):
@@ -396,7 +423,7 @@ def test_what_a_kill_leaves_is_not_offered_and_goes_with_the_next_save(run_copy)
     assert run.iterations("last") == [10, 20]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert run.restore_newest("last", both())[0] == 20
+        assert restored(run, both())[0] == 20
     assert leftover.exists()  # reading changes nothing: the writer may still be alive
     run.save("last", 30, both(30), {})
     run.close()
@@ -474,7 +501,7 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_that_restores(tmp_path):
             assert process.stderr.read() == b""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            iteration, state, meta = Checkpointer(tmp_path).restore_newest("last", target)
+            iteration, state, meta = restored(Checkpointer(tmp_path), target)
         assert iteration >= newest + 2
         assert meta == {"i": iteration}
         assert int(state["train"]["i"]) == iteration
@@ -500,7 +527,9 @@ for i in range(1, 4):
     run.save("last", i, build(float(i)), {"i": i})
     run.save("numbered", i, {"train": build(float(i))["train"]}, {"i": i})
 run.save("last", 3, build(9.0), {"i": 9})
-i, state, meta = run.restore_newest("last", build(0.0))
+def read(kind, i):
+    return run.restore(kind, i, build(0.0)), run.read_meta(kind, i)
+_, i, (state, meta) = run.read_first(run.choose(("last",)), read)
 assert (i, meta) == (3, {"i": 3})
 same = jax.jit(lambda a, b: jnp.all(a["rollout"]["q"] == b["rollout"]["q"]), out_shardings=specs["train"])
 assert bool(same(state, build(3.0)))

@@ -239,7 +239,10 @@ def test_command(kind, seed, run, tmp_path, capsys):
 FAULTS = {
     "no output": ([], r"--onnx FILE or --stablehlo FILE is needed, or both"),
     "unknown kind": (["--onnx", "{out}/p", "--kind", "newest"], r"--kind: invalid choice: 'newest'"),
-    "no such checkpoint": (["--onnx", "{out}/p", "--kind", "numbered"], r"run\d*: no numbered checkpoint to load"),
+    "no such checkpoint": (
+        ["--onnx", "{out}/p", "--kind", "numbered"],
+        r"run\d*: no numbered checkpoint; there is best 1",
+    ),
     "no folder": (["--onnx", "{out}/no/p"], r"/no/p: cannot be written: there is no folder .*/no"),
     "a folder": (["--stablehlo", "{out}"], r"cannot be written: it is a folder"),
     "one file twice": (["--onnx", "{out}/p", "--stablehlo", "{out}/p"], r"name the same file"),

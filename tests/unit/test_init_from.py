@@ -96,8 +96,11 @@ def test_a_run_starts_from_another_and_goes_on_alone(source, tmp_path, capsys):
             "runner.ckpt_manipulator: 'nowhere:grow' cannot be imported: No module named 'nowhere'",
         ),
         ({"ckpt_manipulator": "commands:HERE"}, "runner.ckpt_manipulator: 'commands:HERE' is not a function"),
-        ({"init_from": "{folder}/absent"}, "{folder}/absent: no last checkpoint to load"),
-        ({"init_from": "{folder}/damaged"}, "{folder}/damaged: no last checkpoint to load"),
+        ({"init_from": "{folder}/absent"}, "{folder}/absent: no last checkpoint; there is none at all"),
+        (
+            {"init_from": "{folder}/damaged"},
+            "{folder}/damaged/checkpoints/last/0: damaged: train/manifest",
+        ),
     ],
 )
 def test_what_no_run_starts_from(runner, expected, source, tmp_path, capsys):

@@ -104,28 +104,6 @@ def test_seed_checkpoint_and_overrides_count(run, tmp_path):
     assert shorter["evaluation"]["mean_length"] == 2.0 < first["evaluation"]["mean_length"]
 
 
-def test_best_is_what_is_played_if_it_is_there(tmp_path):
-    for name in ("best/7", "last/9"):
-        folder = tmp_path / "checkpoints" / name
-        (folder / "meta").mkdir(parents=True)
-    there = {"best": [3, 7], "last": [8, 9], "numbered": [5]}
-
-    class Source:
-        def __init__(self, path):
-            self.found = there.get
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load.checkpoint, "Checkpointer", Source)
-        assert load.find(tmp_path, None, None) == [("best", 7), ("best", 3), ("last", 9), ("last", 8), ("numbered", 5)]
-        assert load.find(tmp_path, None, 8) == [("last", 8)]
-        assert load.find(tmp_path, "numbered", None) == [("numbered", 5)]
-        with pytest.raises(Exception, match="no best checkpoint of iteration 5; there is best 3, 7; last 8, 9; numbe"):
-            load.find(tmp_path, "best", 5)
-        there = {"best": [], "last": [], "numbered": []}
-        with pytest.raises(Exception, match="no checkpoint; there is none at all"):
-            load.find(tmp_path, None, None)
-
-
 def test_a_damaged_checkpoint_is_passed_over(run, tmp_path, capsys):
     """Not without a word, as if it had not been there; asked for alone, it is an error."""
     shutil.copytree(run, tmp_path / "run")

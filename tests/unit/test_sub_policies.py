@@ -270,7 +270,7 @@ def test_no_folder_and_no_config(tmp_path):
     assert line(mutex_config([tmp_path])).startswith(f"{place}: its config.json is no JSON: 'utf-8' codec can't decode")
     write_json(tmp_path, UNITS | {"policy": {}})
     (tmp_path / "checkpoints").mkdir()
-    assert line(mutex_config([tmp_path])) == f"{place}: no last checkpoint to load"
+    assert line(mutex_config([tmp_path])) == f"{place}: no last checkpoint; there is none at all"
 
 
 @pytest.mark.parametrize(
@@ -355,8 +355,7 @@ def test_a_damaged_run(runs, tmp_path):
     part = run / "checkpoints" / "last" / "0" / "train"
     for file in [path for path in part.rglob("*") if path.is_file() and path.name != "manifest.ocdbt"]:
         file.write_bytes(b"")
-    with pytest.warns(UserWarning, match="damaged"):
-        found = line(mutex_config([run]))
-    assert found == f"policy.sub_policy_paths: {run}: {run}/checkpoints/last: no readable checkpoint"
+    place = f"policy.sub_policy_paths: {run}: checkpoints/last/0"
+    assert line(mutex_config([run])).startswith(f"{place}/train: damaged: ")
     shutil.rmtree(part)
-    assert line(mutex_config([run])) == f"policy.sub_policy_paths: {run}: no last checkpoint to load"
+    assert line(mutex_config([run])) == f"{place}: damaged: train/manifest.ocdbt is missing"

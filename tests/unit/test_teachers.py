@@ -486,9 +486,9 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
     for path, expected in {
         tmp_path / "absent": f"{tmp_path}/absent: no such file or folder",
         "absent": f"absent: no such file or folder in {tmp_path}",
-        tmp_path / "empty": f"{tmp_path}/empty: no last checkpoint to load",
-        "empty": "empty: no last checkpoint to load",
-        "./empty": "./empty: no last checkpoint to load",
+        tmp_path / "empty": f"{tmp_path}/empty: no checkpoint; there is none at all",
+        "empty": "empty: no checkpoint; there is none at all",
+        "./empty": "./empty: no checkpoint; there is none at all",
         "text.pt": "text.pt: no torch checkpoint: it is no zip archive",
         "./text.pt": "./text.pt: no torch checkpoint: it is no zip archive",
     }.items():
@@ -499,11 +499,15 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
 
 def test_a_damaged_run_teaches_nobody(plain, tmp_path, capsys):
     shutil.copytree(plain.log_dir, tmp_path / "run")
-    (part,) = (tmp_path / "run" / "checkpoints" / "last").glob("*/train")
-    shutil.rmtree(part)
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "best" / "7").mkdir(parents=True)  # the last is tried after it
+    shutil.rmtree(folder / "last" / "0" / "train")
     values = tppo_settings(tmp_path, tmp_path / "run")
     code, lines = call(capsys, "--config", write(tmp_path / "config.yaml", values))
-    assert (code, lines) == (2, [f"error: {KEY}: {tmp_path}/run: no last checkpoint to load"])
+    fault = f"error: {KEY}: {tmp_path}/run: checkpoints/last/0: damaged: train/manifest.ocdbt is missing"
+    assert (code, lines[1:]) == (2, [fault])
+    assert lines[0].startswith(f"warning: {folder}/best/7: damaged: ")
+    assert lines[0].endswith("; passed over")
     assert not (tmp_path / "logs").exists()
 
 
