@@ -309,9 +309,11 @@ class Checkpointer:
 
     def _record(self, kind: str, iteration: int) -> dict:
         path = self._path(kind, iteration)
-        if not path.is_dir():
-            has = ", ".join(map(str, self.iterations(kind))) or "none"
+        if not os.path.lexists(path):
+            has = ", ".join(map(str, self.found(kind))) or "none"
             raise CheckpointError(f"{path}: no such checkpoint; there are: {has}")
+        if not path.is_dir():
+            raise DamagedCheckpointError(f"{path}: damaged: it is no folder")
         try:
             record = json.loads((path / RECORD / "metadata").read_text())
             records.check(record)

@@ -412,6 +412,18 @@ def test_all_damaged(run_copy):
         restored(run, both())
 
 
+def test_a_file_in_a_checkpoints_place_is_damage(run_copy):
+    place = run_copy / "checkpoints/last/20"
+    shutil.rmtree(place)
+    place.write_text("")
+    run = Checkpointer(run_copy)
+    assert run.iterations("last") == [10]
+    with pytest.warns(UserWarning, match=r"last/20: damaged: it is no folder; passed over"):
+        assert restored(run, both())[0] == 10
+    with pytest.raises(CheckpointError, match="no such checkpoint; there are: 10, 20"):
+        run.read_meta("last", 15)
+
+
 def test_what_a_kill_leaves_is_not_offered_and_goes_with_the_next_save(run_copy):
     last = run_copy / "checkpoints/last"
     leftover = last / "30.orbax-checkpoint-tmp"
