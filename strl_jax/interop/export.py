@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from strl_jax.config import Config, ConfigError
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.runners import launch, run_dir
-from strl_jax.runners.checkpoint import KINDS, Checkpointer, CheckpointError, versions
+from strl_jax.runners.checkpoint import KINDS, Checkpointer, versions
 from strl_jax.runners.weights import read_acting
 
 
@@ -51,7 +50,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, or 2 for bad input and a policy that cannot be exported."""
     arguments = parse(argv)
-    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+    return launch.guarded(lambda: _run(arguments), "interrupted; files that were not named above are as they were")
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         _check(arguments)
         launch.use_compilation_cache()
@@ -59,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         outputs = make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo)
         for path, difference in write(deployable, outputs).items():
             print(f"{path}: largest difference from the policy {difference:.2g}")
-    except (ConfigError, CheckpointError, DeployError) as error:
+    except DeployError as error:
         launch.tell("error", error)
         return 2
     return 0

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -296,3 +297,15 @@ def test_disk_that_refuses(run, out, capsys):
     line = fails(capsys, export.main, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
     assert re.search(r"p\.bin\.json: cannot be written: Is a directory", line)
     assert [path.name for path in out.iterdir()] == [".p.bin.json.new"]
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_one_line(run, out, tmp_path, capsys):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    damaged = copy / "checkpoints" / "last" / "12"
+    damaged.mkdir()
+    assert export.main([str(copy), "--stablehlo", str(out / "p")]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {damaged}: damaged: ")
+    assert line.endswith("; passed over")
+    assert json.loads((out / "p.json").read_text())["iteration"] == 10
