@@ -52,10 +52,8 @@ __all__ = [
 ]
 
 KEEP: dict[str, int | None] = {"last": 2, "numbered": None, "best": 1}
-KINDS = ("best", "last", "numbered")  # in the order in which whoever wants the policy alone takes them
+KINDS = ("best", "last", "numbered")  # in the order in which play and teachers take them
 RECORD = "record"
-
-
 T = TypeVar("T")
 
 

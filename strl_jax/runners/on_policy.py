@@ -19,6 +19,7 @@ from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.runners.transfer import BY_COMPONENT, find_manipulator, load_policy, read_policy
+from strl_jax.runners.weights import read_fitting
 from strl_jax.sharding import make_mesh, replicate, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
@@ -251,13 +252,8 @@ class OnPolicyRunner:
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
-
-        def read(kind: str, iteration: int) -> tuple[dict, dict]:
-            meta = source.read_meta(kind, iteration)
-            checkpoint.check_layout(meta["layout"], checkpoint.layout(self.algorithm))
-            return source.restore(kind, iteration, target, subset=not everything), meta
-
-        *_, (state, meta) = source.read_first(source.choose((kind,), iteration), read)
+        chosen = source.choose((kind,), iteration)
+        *_, state, meta = read_fitting(source, chosen, self.algorithm, target, subset=not everything)
         if not everything:
             self._take_weights(state["train"])
             return []

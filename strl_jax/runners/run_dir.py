@@ -118,3 +118,8 @@ def locked(path: Path) -> Iterator[None]:
         except OSError:  # some network file systems have no locks
             pass
         yield
+
+
+def inside(path: Path, line: str) -> str:
+    """A line about the run folder ``path`` without its name, for where that stands already."""
+    return line.removeprefix(f"{path.absolute()}: ").removeprefix(f"{path.absolute()}/")

@@ -17,7 +17,7 @@ from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
 from strl_jax.registry import make_groups
-from strl_jax.runners import torch_policies
+from strl_jax.runners import run_dir, torch_policies
 from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.transfer import read_policy
 
@@ -104,14 +104,9 @@ def _load(path: Path, config: Config, action_size: int, groups: dict[str, Segmen
         else:
             policy, variables, moments = _torch(path, found, config, action_size, groups)
     except (ConfigError, CheckpointError, TorchFileError) as error:
-        lines = [_inside(path, line) for line in str(error).split("\n")]
+        lines = [run_dir.inside(path, line) for line in str(error).split("\n")]
         raise ConfigError(*(f"policy.sub_policy_paths: {path}: {line}" for line in lines)) from None
     return SubPolicy(policy, scale, lin_vel), variables, moments
-
-
-def _inside(path: Path, line: str) -> str:
-    """A line about a folder without its name."""
-    return line.removeprefix(f"{path.absolute()}: ").removeprefix(f"{path.absolute()}/")
 
 
 def _own(path: Path, actor: Segments):

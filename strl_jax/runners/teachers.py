@@ -13,7 +13,7 @@ from strl_jax.config_policies import FIELDS, MutexFields, policy_config
 from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.observations import Segments
 from strl_jax.registry import make_group, make_groups
-from strl_jax.runners import torch_policies
+from strl_jax.runners import run_dir, torch_policies
 from strl_jax.runners.checkpoint import KINDS, CheckpointError
 from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.runners.transfer import read_policy
@@ -84,13 +84,12 @@ def _translated(load: Callable[[], tuple[Teacher, dict]], place: str, path: Path
     except (ConfigError, CheckpointError, TorchFileError) as error:
         lines = []
         for line in str(error).split("\n"):
-            for start in (f"{path.absolute()}: ", f"{path}: ", f"{path.absolute()}/"):
-                line = line.removeprefix(start)
-            if line.startswith(("policy.", "policy:")):
-                line = KEY + line.removeprefix("policy")
-            elif not line.startswith(GROUP):
-                line = f"{place}: {line}"
-            lines.append(line)
+            text = run_dir.inside(path, line).removeprefix(f"{path}: ")
+            if text.startswith(("policy.", "policy:")):
+                text = KEY + text.removeprefix("policy")
+            elif not text.startswith(GROUP):
+                text = f"{place}: {text}"
+            lines.append(text)
         raise ConfigError(*lines) from None
 
 
