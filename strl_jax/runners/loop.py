@@ -4,6 +4,7 @@ import functools
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,11 +26,25 @@ TIME_SPLIT_AT = 3  # iterations of a session before the update is timed on its o
 
 @dataclass
 class Pending:
-    """An iteration whose metrics have not been read."""
+    """An iteration whose metrics have not been logged.
+
+    Attributes:
+        arrived: its metrics, and when it had ended; see ``on_host``.
+        asked: of ``StopVote``: some process was asked to stop.
+    """
 
     iteration: int
-    metrics: Any
-    asked: jax.Array | None  # of ``StopVote``: some process was asked to stop
+    arrived: Future
+    asked: jax.Array | None
+
+
+def on_host(metrics: Any) -> tuple[Any, float]:
+    """Waits for the metrics; their values, and ``time.perf_counter()`` when they were there.
+
+    Called in a thread of its own: a call of a long program keeps the loop's thread until most of it is
+    launched, so there the end of the iteration before would be seen too late.
+    """
+    return jax.device_get(metrics), time.perf_counter()
 
 
 class Loop:
@@ -51,7 +66,7 @@ class Loop:
         self.last = self._budget(self.first + iterations)
         self.writers = []
         self.learning_seconds: float | None = None
-        self.started = self.read_at = time.perf_counter()
+        self.started = self.ended = time.perf_counter()
         self.earlier_seconds = runner.progress.seconds
         self.leader = jax.process_index() == 0
         self.fault: WriterError | None = None  # the first of a writer
@@ -133,22 +148,26 @@ class Loop:
         step = self._compile()
         runner.stopped_by = None
         unread: list[Pending] = []
-        self.read_at = time.perf_counter()
-        for iteration in range(self.first + 1, self.last + 1):
-            runner.stopped_by = self.vote.result(self._asked(stop))
-            if runner.stopped_by:
-                break
-            runner.train_state, runner.rollout_state, metrics = step(
-                runner.train_state, runner.rollout_state, runner.data
-            )
-            current = Pending(iteration, metrics, self.vote.cast(self._asked(stop)))
-            pause = self._evaluates(iteration) or self._due(iteration, config.last_interval, config.save_interval)
-            self._read([*unread, current] if pause else unread)
-            unread = [] if pause else [current]
-            if pause:
-                self._save(iteration)
-            self._split_time(iteration)
-        self._read(unread)
+        self.ended = time.perf_counter()
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read") as reader:
+            for iteration in range(self.first + 1, self.last + 1):
+                runner.stopped_by = self.vote.result(self._asked(stop))
+                if runner.stopped_by:
+                    break
+                runner.train_state, runner.rollout_state, metrics = step(
+                    runner.train_state, runner.rollout_state, runner.data
+                )
+                current = Pending(iteration, reader.submit(on_host, metrics), self.vote.cast(self._asked(stop)))
+                saves = self._due(iteration, config.last_interval, config.save_interval)
+                splits = self._may_split(iteration)
+                pause = self._evaluates(iteration) or saves or splits
+                self._read([*unread, current] if pause else unread)
+                unread = [] if pause else [current]
+                if pause:
+                    self._save(iteration)
+                if splits:
+                    self._split_time()
+            self._read(unread)
         self._finish()
 
     def _asked(self, stop: StopFlag) -> str | None:
@@ -158,21 +177,18 @@ class Loop:
         return self.PRUNER if self.pruned else stop.name
 
     def _read(self, unread: list[Pending]) -> None:
-        """Waits for iterations, then logs them; their time is shared among them."""
-        if not unread:
-            return
-        every = jax.device_get([pending.metrics for pending in unread])
-        now = time.perf_counter()
-        elapsed, self.read_at = now - self.read_at, now
-        for pending, metrics in zip(unread, every, strict=True):
+        """Waits for iterations, and logs each with the time since the end of the one before."""
+        for pending in unread:
+            metrics, now = pending.arrived.result()
+            elapsed, self.ended = now - self.ended, now
             self.vote.read(pending.asked)
-            self._log(pending, metrics, elapsed / len(unread))
+            self._log(pending, metrics, elapsed)
 
     def _log(self, pending: Pending, metrics: dict, seconds: float) -> None:
         runner, progress = self.runner, self.runner.progress
         progress.iteration = pending.iteration
         progress.env_steps += runner.steps_per_iteration
-        progress.seconds = self.earlier_seconds + time.perf_counter() - self.started
+        progress.seconds = self.earlier_seconds + self.ended - self.started
         progress.rewards.extend(scalars.finite(metrics["episode_reward"]))
         progress.lengths.extend(scalars.finite(metrics["episode_length"]))
         values = scalars.from_metrics(metrics, runner.env.episode_length * runner.env.env.dt)
@@ -233,28 +249,29 @@ class Loop:
             if self._due(iteration, config.save_interval):
                 runner.save("numbered")
 
-    def _split_time(self, iteration: int) -> None:
-        """Times the update once, compiled beside the training; the fused program cannot tell its parts.
+    def _may_split(self, iteration: int) -> bool:
+        """Whether the update can be timed now: it is compiled beside the training.
 
         Several processes must do this in the same iteration, so they wait for the compiler.
         """
         runner, since = self.runner, iteration - self.first
         if not runner.config.runner.time_split or self.learning_seconds is not None or since < TIME_SPLIT_AT:
-            return
+            return False
         runner.programs.request("update")
-        if not runner.programs.idle() and jax.process_count() == 1:
-            return
-        jax.block_until_ready(runner.train_state)
+        return runner.programs.idle() or jax.process_count() > 1
+
+    def _split_time(self) -> None:
+        """Times the update once; the fused program cannot tell its parts."""
+        runner = self.runner
         with self._aside("time split"):
             self.learning_seconds = time_update(runner.programs, runner.train_state, runner.data)
 
     @contextmanager
     def _aside(self, name: str):
-        """Time that belongs to no iteration."""
-        start = time.perf_counter()
+        """Time that belongs to no iteration; every one that was started must have ended."""
         with self.runner.progress.report.section(name):
             yield
-        self.read_at += time.perf_counter() - start
+        self.ended = time.perf_counter()
 
     def _finish(self) -> None:
         runner = self.runner

@@ -2,6 +2,7 @@
 
 import math
 import subprocess
+import time
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from commands import Walk, cached_in, log, same, settings
 
 from strl_jax.config import ConfigError
+from strl_jax.runners import loop
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.progress import Progress
 from strl_jax.sharding import make_mesh
@@ -121,6 +123,24 @@ def test_time_is_split_once_the_update_was_timed(trained):
     last = lines[-1]
     assert last["Perf/collection time"] + last["Perf/learning_time"] == pytest.approx(last["Perf/iteration_time"])
     assert last["Perf/total_fps"] == pytest.approx(16 / last["Perf/iteration_time"])
+
+
+def test_time_of_an_iteration_ends_when_its_metrics_are_there(tmp_path, monkeypatch):
+    """Not when the loop's thread gets round to them: a call may keep it, and before an evaluation it reads two."""
+    took, arrivals = [1000.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], []
+
+    def on_host(metrics):
+        arrivals.append((arrivals[-1] if arrivals else time.perf_counter()) + took[len(arrivals)])
+        return jax.device_get(metrics), arrivals[-1]
+
+    monkeypatch.setattr(loop, "on_host", on_host)
+    config = train_cfg()
+    config["runner"] |= {"eval_interval": 4, "last_interval": 1000, "time_split": False}
+    runner = OnPolicyRunner(Walk(), config | {"save_interval": 1000}, tmp_path, ONE)
+    runner.learn(7)
+    runner.close()
+    times = {line["iteration"]: line["Perf/iteration_time"] for line in log(tmp_path)}
+    assert {i: times[i] for i in (2, 3, 4, 6, 7)} == pytest.approx({2: 2.0, 3: 4.0, 4: 8.0, 6: 32.0, 7: 64.0})
 
 
 def test_episode_means_are_of_the_windows(trained):
