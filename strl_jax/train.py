@@ -61,9 +61,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
-    if arguments.resume is not None:
-        return run_dir.read_config(arguments.resume, arguments.overrides)
-    return config_module.load(arguments.config, arguments.overrides)
+    if arguments.resume is None:
+        return config_module.load(arguments.config, arguments.overrides)
+    try:
+        run_dir.check(arguments.resume)
+    except ConfigError as error:
+        raise ConfigError(f"--resume: {error}") from None
+    return run_dir.read_config(arguments.resume, arguments.overrides)
 
 
 def _train(arguments: argparse.Namespace, config: Config) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strl_jax import registry
-from strl_jax.config import Config, ConfigError
+from strl_jax.config import Config
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.runners import launch, run_dir
@@ -81,10 +81,7 @@ def read(path: Path, kind: str) -> tuple[Deployable, dict]:
         CheckpointError: no such checkpoint, all damaged, or one of other observations.
         DeployError: the policy cannot be exported.
     """
-    try:
-        config, _ = run_dir.read_config(path)
-    except ConfigError as error:
-        raise ConfigError(str(error).removeprefix("--resume: ")) from None
+    config, _ = run_dir.read_config(path)
     env = registry.make_env(config.env)
     algorithm = registry.make_acting(config, env)
     source = Checkpointer(path)

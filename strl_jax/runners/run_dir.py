@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -75,15 +75,24 @@ def _rename(source: Path, target: Path) -> Path:
     raise FileExistsError(17, "too many runs of this name")
 
 
-def read_config(path: Path, overrides=()) -> tuple[Config, list[str]]:
-    """The config of the run in ``path`` with overrides.
+def check(path: Path) -> None:
+    """Whether ``path`` is a run folder.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    for needed in (CONFIG, JSON):  # the second one tells a run folder from a folder of configs
+        if not (path / needed).is_file():
+            raise ConfigError(f"{path} is no run folder: it has no {needed}")
+
+
+def read_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+    """The config of the run in ``path`` with overrides, and a line for each key that means nothing here.
 
     Raises:
         ConfigError: no run there, or bad overrides.
     """
-    for needed in (CONFIG, JSON):  # the second one tells a run folder from a folder of configs
-        if not (path / needed).is_file():
-            raise ConfigError(f"--resume: {path} is no run folder: it has no {needed}")
+    check(path)
     return config_module.load(path / CONFIG, overrides)
 
 

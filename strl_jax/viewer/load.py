@@ -8,7 +8,7 @@ import yaml
 
 from strl_jax import config_yaml, registry
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.config import Config, ConfigError
+from strl_jax.config import Config
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners import run_dir
 from strl_jax.runners.checkpoint import Checkpointer
@@ -41,10 +41,7 @@ def read_config(path: Path, overrides: Sequence[str]) -> tuple[Config, list[str]
     Raises:
         ConfigError: no run there, or bad overrides.
     """
-    try:
-        return run_dir.read_config(path, [part for text in overrides for part in single(text)])
-    except ConfigError as error:
-        raise ConfigError(*(line.removeprefix("--resume: ") for line in str(error).splitlines())) from None
+    return run_dir.read_config(path, [part for text in overrides for part in single(text)])
 
 
 def single(override: str) -> list[str]:

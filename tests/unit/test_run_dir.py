@@ -58,7 +58,7 @@ def test_no_place_for_a_folder(config, tmp_path):
 def test_what_is_no_run_folder(missing, config, tmp_path):
     path = run_dir.create(tmp_path / "run", config)
     (path / missing).unlink()
-    with pytest.raises(ConfigError, match=f"^--resume: {path} is no run folder: it has no {missing}$"):
+    with pytest.raises(ConfigError, match=f"^{path} is no run folder: it has no {missing}$"):
         run_dir.read_config(path)
 
 
