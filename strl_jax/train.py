@@ -16,7 +16,6 @@ from strl_jax import config as config_module
 from strl_jax import registry
 from strl_jax.config import Config, ConfigError
 from strl_jax.runners import launch, run_dir
-from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.writers import check_writers
 
@@ -129,14 +128,9 @@ def _spent(runner: OnPolicyRunner) -> str:
 
 
 def _go_on(runner: OnPolicyRunner) -> list[str]:
-    """Loads the newest checkpoint; lines worth telling. Damage is no fresh start: that would overwrite the run."""
+    """Loads the newest whole checkpoint; lines worth telling. Damage is no fresh start: it would overwrite the run."""
     if runner.checkpointer.is_fresh():
         return [NOTHING_SAVED]
-    if runner.checkpointer.latest("last") is None:
-        raise CheckpointError(
-            f"{runner.log_dir / 'checkpoints' / 'last'}: no readable checkpoint to go on from; nothing was changed "
-            f"(without the folder {runner.log_dir / 'checkpoints'} the run starts from its beginning)"
-        )
     return runner.load(runner.log_dir)
 
 

@@ -246,14 +246,19 @@ class Checkpointer:
             Kind, iteration, and what ``read`` gives.
 
         Raises:
-            DamagedCheckpointError: all are damaged; what is wrong with the last of them.
+            DamagedCheckpointError: all are damaged; says so, and what is wrong with the last of them.
         """
         for number, (kind, iteration) in enumerate(chosen, start=1):
             try:
                 return kind, iteration, read(kind, iteration)
             except DamagedCheckpointError as error:
-                if number == len(chosen):
+                if len(chosen) == 1:
                     raise
+                if number == len(chosen):
+                    last = str(error).removeprefix(f"{self.run_dir}/")
+                    raise DamagedCheckpointError(
+                        f"{self.run_dir}: none of the {number} checkpoints is readable; the last: {last}"
+                    ) from error
                 warnings.warn(f"{error}; passed over", stacklevel=2)
         raise ValueError("no checkpoint is chosen")
 
@@ -312,11 +317,11 @@ class Checkpointer:
             raise CheckpointError(f"{path}: no such checkpoint; there are: {has}")
         if not path.is_dir():
             raise DamagedCheckpointError(f"{path}: damaged: it is no folder")
+        record = _read_json(path, f"{RECORD}/metadata")
         try:
-            record = json.loads((path / RECORD / "metadata").read_text())
             records.check(record)
-        except (OSError, ValueError, RecursionError) as error:
-            raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+        except ValueError as error:
+            raise DamagedCheckpointError(f"{path}: damaged: {RECORD}/metadata: {error}") from error
         parts = [part for part, leaves in record["leaves"].items() if not all(0 in v["shape"] for v in leaves.values())]
         for needed in ["commit_success.txt", *(f"{part}/manifest.ocdbt" for part in parts)]:
             if not (path / needed).is_file():
@@ -345,14 +350,28 @@ def _check_readable(path: Path) -> None:
     Orbax would notice too, but with pages of traces from its threads, and with
     several processes it would leave the others waiting at a barrier.
     """
+    for name in ["_METADATA", *(f"array_metadatas/{file.name}" for file in (path / "array_metadatas").glob("*"))]:
+        found = _read_json(path, name)
+        if not isinstance(found, dict) or not found:
+            raise DamagedCheckpointError(f"{path}: damaged: {name}: not what was written")
     try:
-        for file in [path / "_METADATA", *(path / "array_metadatas").glob("*")]:
-            json.loads(file.read_text())
         store = tensorstore.KvStore.open({"driver": "ocdbt", "base": f"file://{path}/"}).result()
         for read in [store.read(key) for key in store.list().result()]:
             read.result()
     except (OSError, ValueError) as error:
         raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+
+
+def _read_json(folder: Path, name: str) -> Any:
+    """What a JSON file of a checkpoint holds; a ``DamagedCheckpointError`` names the file."""
+    try:
+        return json.loads((folder / name).read_text())
+    except FileNotFoundError as error:
+        raise DamagedCheckpointError(f"{folder}: damaged: {name} is missing") from error
+    except OSError as error:
+        raise DamagedCheckpointError(f"{folder}: damaged: {name}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedCheckpointError(f"{folder}: damaged: {name}: no JSON: {_first_line(error)}") from error
 
 
 def _read(path: Path, items: Mapping) -> Mapping:

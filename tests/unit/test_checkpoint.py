@@ -237,14 +237,16 @@ def damage_files(step: Path) -> list[Path]:
 @pytest.mark.parametrize("how", ["missing", "short", "empty"])
 @pytest.mark.parametrize("which", range(4))
 def test_a_damaged_checkpoint_is_passed_over(run_copy, which, how):
-    file = damage_files(run_copy / "checkpoints/last/20")[which]
+    step = run_copy / "checkpoints/last/20"
+    file = damage_files(step)[which]
     content = file.read_bytes()
     file.unlink()
     if how != "missing":
         file.write_bytes(content[: len(content) // 2 if how == "short" else 0])
     run = Checkpointer(run_copy)
-    with pytest.raises(DamagedCheckpointError, match=r"last/20.*damaged"):
+    with pytest.raises(DamagedCheckpointError, match=r"last/20.*damaged") as caught:
         run.restore("last", 20, both())
+    assert str(file.relative_to(step)) in str(caught.value).replace(": damaged: ", "/")
     with pytest.warns(UserWarning, match=r"last/20.*passed over"):
         iteration, state, meta = restored(run, shapes_of(both()))
     assert (iteration, meta) == (10, {"at": 10})
@@ -254,6 +256,16 @@ def test_a_damaged_checkpoint_is_passed_over(run_copy, which, how):
     run.close()
     assert run.iterations("last") == [15, 20]
     assert restored(run, both())[2] == {"at": "whole again"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "{}"])
+@pytest.mark.parametrize("name", ["_METADATA", "array_metadatas/process_0"])
+def test_what_orbax_cannot_use_is_named(run_copy, name, text):
+    step = run_copy / "checkpoints/last/20"
+    (step / "train" / name).write_text(text)
+    what = "not what was written" if text in ("null", "{}") else r"no JSON: .*line 1 column"
+    with pytest.raises(DamagedCheckpointError, match=f"^{step}/train: damaged: {name}: {what}"):
+        Checkpointer(run_copy).restore("last", 20, both())
 
 
 def test_a_flipped_bit_is_damage(tmp_path):
@@ -299,7 +311,7 @@ def test_a_record_of_another_form_is_damage(run_copy, how):
     file = run_copy / "checkpoints/last/20/record/metadata"
     file.write_text(json.dumps(spoil(json.loads(file.read_text()), how)))
     run = Checkpointer(run_copy)
-    with pytest.raises(DamagedCheckpointError, match=r"last/20: damaged: the record "):
+    with pytest.raises(DamagedCheckpointError, match=r"last/20: damaged: record/metadata: the record "):
         run.read_meta("last", 20)
     assert run.latest("last") == 10
 
@@ -337,11 +349,15 @@ def test_all_damaged(run_copy):
         file.unlink()
     run = Checkpointer(run_copy)
     assert run.iterations("last") == []
+    wrong = "damaged: record/metadata is missing"
+    expected = f"^{run_copy}: none of the 2 checkpoints is readable; the last: checkpoints/last/10: {wrong}$"
     with (
-        pytest.warns(UserWarning, match="20: damaged.*passed over"),
-        pytest.raises(DamagedCheckpointError, match="10: d"),
+        pytest.warns(UserWarning, match=f"^{run_copy}/checkpoints/last/20: {wrong}; passed over$"),
+        pytest.raises(DamagedCheckpointError, match=expected),
     ):
         restored(run, both())
+    with pytest.raises(DamagedCheckpointError, match=f"^{run_copy}/checkpoints/last/10: {wrong}$"):
+        run.read_first([("last", 10)], run.read_meta)
 
 
 def test_a_file_in_a_checkpoints_place_is_damage(run_copy):

@@ -111,9 +111,9 @@ def test_a_damaged_checkpoint_is_passed_over(run, tmp_path, capsys):
     played = numbers(tmp_path / "run", tmp_path)
     assert (played["checkpoint"], played["iteration"]) == ("numbered", 11)
     warning, note = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"warning: .*last/10: damaged: the record has no meta; passed over", warning)
+    assert re.fullmatch(r"warning: .*last/10: damaged: record/metadata: the record has no meta; passed over", warning)
     assert note == "note: there is no best checkpoint; this is the numbered one"
-    expected = r".*last/10: damaged: the record has no meta"
+    expected = r".*last/10: damaged: record/metadata: the record has no meta"
     assert re.fullmatch(expected, fails(capsys, play.main, tmp_path / "run", "--checkpoint", "last"))
 
 

@@ -504,7 +504,8 @@ def test_a_damaged_run_teaches_nobody(plain, tmp_path, capsys):
     shutil.rmtree(folder / "last" / "0" / "train")
     values = tppo_settings(tmp_path, tmp_path / "run")
     code, lines = call(capsys, "--config", write(tmp_path / "config.yaml", values))
-    fault = f"error: {KEY}: {tmp_path}/run: checkpoints/last/0: damaged: train/manifest.ocdbt is missing"
+    last = "checkpoints/last/0: damaged: train/manifest.ocdbt is missing"
+    fault = f"error: {KEY}: {tmp_path}/run: none of the 2 checkpoints is readable; the last: {last}"
     assert (code, lines[1:]) == (2, [fault])
     assert lines[0].startswith(f"warning: {folder}/best/7: damaged: ")
     assert lines[0].endswith("; passed over")

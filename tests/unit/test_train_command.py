@@ -258,16 +258,41 @@ def contents(folder) -> dict:
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("how", ["arrays", "record", "last", "file"])
+DAMAGE = {
+    "arrays": "/checkpoints/last/0: damaged: train/manifest.ocdbt is missing",
+    "record": "/checkpoints/last/0: damaged: record/metadata: the record has no meta",
+    "last": ": no last checkpoint; there is best 0",
+    "file": "/checkpoints: damaged: it is no folder",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_run_is_not_started_again(how, saved, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(saved, run)
     damage(run, how)
     before = contents(run)
     code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
-    assert (code, len(lines)) == (2, 1), lines
-    expected = "damaged: it is no folder" if how == "file" else "last: no readable checkpoint to go on from"
-    assert re.search(f"^error: .*/checkpoints.*{expected}", lines[0]), lines
+    assert (code, lines) == (2, [f"error: {run}{DAMAGE[how]}"])
+    assert contents(run) == before
+
+
+def test_a_run_without_a_readable_checkpoint_is_not_started_again(saved, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(saved, run)
+    shutil.copytree(run / "checkpoints/last/0", run / "checkpoints/last/1")
+    for record in run.glob("checkpoints/last/*/record/metadata"):
+        record.write_text("")
+    before = contents(run)
+    code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
+    wrong = "damaged: record/metadata: no JSON: Expecting value: line 1 column 1 (char 0)"
+    assert (code, lines) == (
+        2,
+        [
+            f"warning: {run}/checkpoints/last/1: {wrong}; passed over",
+            f"error: {run}: none of the 2 checkpoints is readable; the last: checkpoints/last/0: {wrong}",
+        ],
+    )
     assert contents(run) == before
 
 
