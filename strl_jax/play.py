@@ -16,8 +16,8 @@ from strl_jax import registry
 from strl_jax.config import Config, ConfigError
 from strl_jax.config_base import MOST
 from strl_jax.envs.base import Env
-from strl_jax.runners import launch
-from strl_jax.runners.checkpoint import KINDS, Checkpointer
+from strl_jax.runners import choice, launch
+from strl_jax.runners.checkpoint import Checkpointer
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
 from strl_jax.viewer.roll import Roll, make_roll
@@ -29,8 +29,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = launch.Parser(prog="python -m strl_jax.play", description="Watch a trained policy.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings over the run's")
-    parser.add_argument("--checkpoint", choices=KINDS, help="default: best, or what there is")
-    parser.add_argument("--iteration", type=int, metavar="N", help="that of the checkpoint; default: the newest")
+    choice.add_arguments(parser)
     parser.add_argument("--num-envs", type=_count, default=64, metavar="N", help="episodes; default: 64")
     parser.add_argument("--seed", type=_seed, metavar="N", help="of the episodes; default: the run's")
     parser.add_argument("--command", type=_command, metavar="VX,VY,YAW", help="m/s, m/s, rad/s for every robot")
@@ -86,17 +85,16 @@ def _run(arguments: argparse.Namespace) -> int:
     paths = {option: path for option, path in paths.items() if path is not None}
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
-    kinds = KINDS if arguments.checkpoint is None else (arguments.checkpoint,)
-    chosen = Checkpointer(arguments.run_dir).choose(kinds, arguments.iteration)
+    source = Checkpointer(arguments.run_dir)
+    chosen = choice.choose(arguments, source)
     env = registry.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
     for line in lines:
         launch.tell("warning", line)
     launch.use_compilation_cache()
-    trained = load.load(arguments.run_dir, config, registry.make_episode_env(config, env), chosen)
-    if arguments.checkpoint is None and arguments.iteration is None and chosen[0][0] != "best":
-        launch.tell("note", f"there is no best checkpoint; this is the {trained.kind} one")
+    trained = load.load(source, chosen, config, registry.make_episode_env(config, env))
+    choice.tell_unasked(arguments, chosen, trained.kind)
     _show(trained, _play(trained, arguments), paths, library)
     return 0
 

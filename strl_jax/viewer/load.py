@@ -62,13 +62,17 @@ def _leaves(path: tuple[str, ...], value) -> list[tuple[tuple[str, ...], str]]:
     return [(path, yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip())]
 
 
-def load(path: Path, config: Config, env: EpisodeEnv, chosen: Sequence[tuple[str, int]]) -> Trained:
+def load(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config, env: EpisodeEnv) -> Trained:
     """The policy in the first checkpoint ``chosen`` that is whole; warns of those passed over.
+
+    Args:
+        source: of the run; gave ``chosen``.
+        config, env: the run's with the overrides.
 
     Raises:
         ConfigError: the policy does not fit the environment.
         CheckpointError: all are damaged, or it is one of other observations.
     """
     algorithm = registry.make_acting(config, env.env)
-    kind, iteration, train, _ = read_acting(Checkpointer(path), chosen, algorithm)
+    kind, iteration, train, _ = read_acting(source, chosen, algorithm)
     return Trained(config, env, algorithm, train["params"]["policy"], train["stats"], kind, iteration)
