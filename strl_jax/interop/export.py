@@ -14,8 +14,8 @@ from strl_jax import registry
 from strl_jax.config import Config
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
-from strl_jax.runners import launch, run_dir
-from strl_jax.runners.checkpoint import KINDS, Checkpointer, versions
+from strl_jax.runners import choice, launch, run_dir
+from strl_jax.runners.checkpoint import Checkpointer, versions
 from strl_jax.runners.weights import read_acting
 
 
@@ -40,7 +40,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
     parser.add_argument("--onnx", type=Path, metavar="FILE", help="write an ONNX model")
     parser.add_argument("--stablehlo", type=Path, metavar="FILE", help="write StableHLO, described by FILE.json")
-    parser.add_argument("--kind", choices=KINDS, default="last", help="the newest of these checkpoints; default: last")
+    choice.add_arguments(parser)
     arguments = parser.parse(argv)
     if arguments.onnx is None and arguments.stablehlo is None:
         parser.error("--onnx FILE or --stablehlo FILE is needed, or both")
@@ -57,9 +57,15 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         _check(arguments)
         launch.use_compilation_cache()
-        deployable, layout = read(arguments.run_dir, arguments.kind)
+        config, _ = run_dir.read_config(arguments.run_dir)
+        source = Checkpointer(arguments.run_dir)
+        chosen = choice.choose(arguments, source)
+        deployable, layout = read(source, chosen, config)
+        choice.tell_unasked(arguments, chosen, layout["checkpoint"])
         outputs = make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo)
-        for path, difference in write(deployable, outputs).items():
+        differences = write(deployable, outputs)
+        print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")
+        for path, difference in differences.items():
             print(f"{path}: largest difference from the policy {difference:.2g}")
     except DeployError as error:
         launch.tell("error", error)
@@ -67,25 +73,24 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read(path: Path, kind: str) -> tuple[Deployable, dict]:
-    """The policy in a run folder.
+def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config) -> tuple[Deployable, dict]:
+    """The policy in the first checkpoint ``chosen`` that is whole; warns of those passed over.
 
     Args:
-        kind: ``last``, ``best`` or ``numbered``: the newest readable one of these checkpoints.
+        source: of the run; gave ``chosen``.
+        config: the run's.
 
     Returns:
         The policy, and its description for users of the exported file, JSON-able.
 
     Raises:
-        ConfigError: no run there, or its environment cannot be built here.
-        CheckpointError: no such checkpoint, all damaged, or one of other observations.
+        ConfigError: the run's environment cannot be built here.
+        CheckpointError: all are damaged, or it is one of other observations.
         DeployError: the policy cannot be exported.
     """
-    config, _ = run_dir.read_config(path)
     env = registry.make_env(config.env)
     algorithm = registry.make_acting(config, env)
-    source = Checkpointer(path)
-    kind, number, train, meta = read_acting(source, source.choose((kind,)), algorithm)
+    kind, number, train, meta = read_acting(source, chosen, algorithm)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
     return deployable, describe(deployable, config, env.dt) | {
         "iteration": number,

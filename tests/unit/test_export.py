@@ -24,6 +24,7 @@ from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
 from strl_jax.runners import run_dir
+from strl_jax.runners.checkpoint import Checkpointer
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 from strl_jax.types import RunningStats
@@ -207,12 +208,13 @@ def run(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("last", 0), ("best", 1)])
-def test_command(kind, seed, run, tmp_path, capsys):
+@pytest.mark.parametrize(("asked", "kind", "seed"), [(["--checkpoint", "last"], "last", 0), ([], "best", 1)])
+def test_command(asked, kind, seed, run, tmp_path, capsys):
     onnx, binary = tmp_path / "policy.onnx", tmp_path / "policy.bin"
-    arguments = [str(run), "--onnx", str(onnx), "--stablehlo", str(binary)]
-    assert export.main([*arguments, *(["--kind", kind] if kind != "last" else [])]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    assert export.main([str(run), "--onnx", str(onnx), "--stablehlo", str(binary), *asked]) == 0
+    captured = capsys.readouterr()
+    first, *lines = captured.out.splitlines()
+    assert (first, captured.err) == (f"{kind} checkpoint of iteration {10 + seed}", "")
     assert [re.sub(r"\S+$", "", line) for line in lines] == [
         f"{path}: largest difference from the policy " for path in (onnx, binary)
     ]
@@ -230,7 +232,7 @@ def test_command(kind, seed, run, tmp_path, capsys):
     same = json.loads(session.get_modelmeta().custom_metadata_map["strl_jax"])
     assert same == about | {"outputs": ["action", "next.carry.actor.hidden"]}
 
-    deployable, _ = export.read(run, kind)
+    deployable, _ = export.read(Checkpointer(run), [(kind, 10 + seed)], run_dir.read_config(run)[0])
     expected = make_state(deployable.algorithm, seed).params["policy"]
     jax.tree.map(np.testing.assert_array_equal, deployable.variables, expected)
     for step in (onnx_model.load(onnx), stablehlo.load(binary)):
@@ -239,10 +241,14 @@ def test_command(kind, seed, run, tmp_path, capsys):
 
 FAULTS = {
     "no output": ([], r"--onnx FILE or --stablehlo FILE is needed, or both"),
-    "unknown kind": (["--onnx", "{out}/p", "--kind", "newest"], r"--kind: invalid choice: 'newest'"),
+    "unknown kind": (["--onnx", "{out}/p", "--checkpoint", "newest"], r"--checkpoint: invalid choice: 'newest'"),
     "no such checkpoint": (
-        ["--onnx", "{out}/p", "--kind", "numbered"],
-        r"run\d*: no numbered checkpoint; there is best 1",
+        ["--onnx", "{out}/p", "--checkpoint", "numbered"],
+        r"run\d*: no numbered checkpoint; there is best 11; last 10$",
+    ),
+    "no such iteration": (
+        ["--onnx", "{out}/p", "--iteration", "12"],
+        r"run\d*: no checkpoint of iteration 12; there is best 11; last 10$",
     ),
     "no folder": (["--onnx", "{out}/no/p"], r"/no/p: cannot be written: there is no folder .*/no"),
     "a folder": (["--stablehlo", "{out}"], r"cannot be written: it is a folder"),
@@ -302,10 +308,17 @@ def test_disk_that_refuses(run, out, capsys):
 def test_a_damaged_checkpoint_is_passed_over_with_one_line(run, out, tmp_path, capsys):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
-    damaged = copy / "checkpoints" / "last" / "12"
+    damaged = copy / "checkpoints" / "best" / "12"
     damaged.mkdir()
+    shutil.rmtree(copy / "checkpoints" / "best" / "11")
     assert export.main([str(copy), "--stablehlo", str(out / "p")]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"warning: {damaged}: damaged: ")
-    assert line.endswith("; passed over")
-    assert json.loads((out / "p.json").read_text())["iteration"] == 10
+    captured = capsys.readouterr()
+    assert captured.err == f"warning: {damaged}: damaged: record/metadata is missing; passed over\n"
+    assert captured.out.splitlines()[0] == "last checkpoint of iteration 10"
+    about = json.loads((out / "p.json").read_text())
+    assert (about["checkpoint"], about["iteration"]) == ("last", 10)
+    damaged.rmdir()
+    assert export.main([str(copy), "--stablehlo", str(out / "p"), "--iteration", "10"]) == 0
+    assert capsys.readouterr().err == ""
+    assert export.main([str(copy), "--stablehlo", str(out / "p")]) == 0
+    assert capsys.readouterr().err == "note: there is no best checkpoint; this is the last one\n"
