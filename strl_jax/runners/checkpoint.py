@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 KEEP: dict[str, int | None] = {"last": 2, "numbered": None, "best": 1}
-KINDS = ("best", "last", "numbered")  # in the order in which play and teachers take them
+KINDS = ("best", "last", "numbered")  # in the order in which they are taken
 RECORD = "record"
 T = TypeVar("T")
 

@@ -111,7 +111,7 @@ def _load(path: Path, config: Config, action_size: int, groups: dict[str, Segmen
 
 def _own(path: Path, actor: Segments):
     """The newest policy of one of our runs, whose actor must see what this one sees."""
-    source, variables, stats, _ = read_policy(path)
+    source, variables, stats, _ = read_policy(path, ("last",))
     if source.groups["actor"] != actor:
         raise ConfigError(f"it acts on {_show(source.groups['actor'])}; all must act on {_show(actor)}")
     return source.policy, variables, _moments(stats.get("actor"), actor, source.config.normalization_eps)

@@ -14,7 +14,7 @@ from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.observations import Segments
 from strl_jax.registry import make_group, make_groups
 from strl_jax.runners import run_dir, torch_policies
-from strl_jax.runners.checkpoint import KINDS, CheckpointError
+from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.runners.transfer import read_policy
 
@@ -95,7 +95,7 @@ def _translated(load: Callable[[], tuple[Teacher, dict]], place: str, path: Path
 
 def _own(config: Config, env, path: Path, section: Mapping) -> tuple[Teacher, dict]:
     """The best policy of a run of this library; its last where it has kept no best one, or a numbered one."""
-    source, variables, stats, meta = read_policy(path, KINDS)
+    source, variables, stats, meta = read_policy(path)
     _check_told(config.algorithm.teacher_policy, section, meta["config"])
     if source.policy.action_size != env.action_size:
         raise ConfigError(f"it has {source.policy.action_size} actions, the environment {env.action_size}")

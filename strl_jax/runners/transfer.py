@@ -20,7 +20,7 @@ from strl_jax.modules import input_layers
 from strl_jax.modules.input_layers import Blocks
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.runners.checkpoint import Checkpointer, CheckpointError
+from strl_jax.runners.checkpoint import KINDS, Checkpointer, CheckpointError
 from strl_jax.runners.leaves import SHOWN, flatten
 from strl_jax.types import RunningStats, TrainState
 
@@ -33,7 +33,7 @@ def load_policy(
     run_dir: str | Path,
     algorithm: Algorithm,
     train_state: TrainState,
-    kind: str = "last",
+    kinds: Sequence[str] = KINDS,
     manipulator: str | Manipulator = BY_COMPONENT,
 ) -> tuple[TrainState, list[str]]:
     """Weights and statistics of a run for another policy; optimiser and counts stay as they are.
@@ -42,7 +42,7 @@ def load_policy(
         run_dir: folder of the run to start from.
         algorithm: the one to start.
         train_state: its fresh state.
-        kind: ``last``, ``best`` or ``numbered``: the newest readable one of them.
+        kinds: of its checkpoints, as of ``read_policy``.
         manipulator: ``by_component``; or a function, or its import path
             ``pkg.mod:function``, ``(variables, stats, meta) -> (variables, stats)``. It gets
             what the checkpoint holds, as NumPy arrays of its own, and the checkpoint's
@@ -57,7 +57,7 @@ def load_policy(
     """
     function = None if manipulator == BY_COMPONENT else find_manipulator(manipulator)
     place = jax.tree.leaves(train_state.params)[0].sharding
-    source, variables, stats, meta = read_policy(run_dir, (kind,), place)
+    source, variables, stats, meta = read_policy(run_dir, kinds, place)
     fresh = jax.device_get({"policy": train_state.params["policy"], "stats": train_state.stats})
     if function is None:
         variables, lines = by_component(source.policy, variables, algorithm.policy, fresh["policy"])
@@ -72,13 +72,14 @@ def load_policy(
 
 
 def read_policy(
-    run_dir: str | Path, kinds: Sequence[str] = ("last",), place: jax.sharding.Sharding | None = None
+    run_dir: str | Path, kinds: Sequence[str] = KINDS, place: jax.sharding.Sharding | None = None
 ) -> tuple[Algorithm, dict, dict, dict]:
     """The policy of a run, as it was trained, without its environment.
 
     Args:
         run_dir: folder of the run.
-        kinds: of its checkpoints, in order of preference: the newest readable one of the first.
+        kinds: of its checkpoints, in order of preference: the newest of the first is taken;
+            damaged ones are passed over with a warning.
         place: where it is read to; one that every process can reach. None: the first device.
 
     Returns:

@@ -11,7 +11,8 @@ from tiny import make_state
 
 from strl_jax import train
 from strl_jax.config import load
-from strl_jax.runners import run_dir
+from strl_jax.runners import launch, run_dir
+from strl_jax.runners.checkpoint import KINDS
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.transfer import read_policy
 
@@ -35,14 +36,16 @@ def config(folder, groups: dict, **runner):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A run whose actor sees the position alone; its weights are not those of a start."""
+    """A run whose actor sees the position alone; its best weights are not its last, and none are those of a start."""
     folder = tmp_path_factory.mktemp("source")
     values, _ = load(config(folder, SMALL))
     runner = OnPolicyRunner(None, values)
     runner.open(run_dir.create(folder / "run", values))
     runner.train_state, runner.rollout_state = runner.fresh_states(False)
-    runner.train_state = jax.device_put(make_state(runner.algorithm, 5), runner.train_state.iteration.sharding)
-    runner.save()
+    sharding = runner.train_state.iteration.sharding
+    for kind, seed in {"last": 5, "best": 6}.items():
+        runner.train_state = jax.device_put(make_state(runner.algorithm, seed), sharding)
+        runner.save(kind)
     runner.close()
     return runner.log_dir
 
@@ -54,9 +57,9 @@ def call(capsys, *arguments) -> tuple[int, list[str], list[str]]:
     return code, captured.err.splitlines(), captured.out.splitlines()
 
 
-def kernel(run) -> np.ndarray:
-    """The actor's first kernel in the newest checkpoint."""
-    return read_policy(run)[1]["params"]["actor"]["layer_0"]["kernel"]
+def kernel(run, kinds=KINDS) -> np.ndarray:
+    """The actor's first kernel in a checkpoint."""
+    return read_policy(run, kinds)[1]["params"]["actor"]["layer_0"]["kernel"]
 
 
 NEW = "warning: actor: component goal (2) is new, it starts without effect"
@@ -87,6 +90,30 @@ def test_a_run_starts_from_another_and_goes_on_alone(source, tmp_path, capsys):
     assert 0.0 < np.abs(kernel(run) - first).max() < 2.1e-6
 
 
+def test_the_best_policy_is_taken_and_a_damaged_one_passed_over(source, tmp_path, capsys):
+    origin = tmp_path / "origin"
+    shutil.copytree(source, origin)
+    kernels = {kind: kernel(origin, (kind,)) for kind in ("best", "last")}
+    assert (kernels["best"] != kernels["last"]).all()
+    runner = OnPolicyRunner(None, load(config(tmp_path, SMALL, init_from=str(origin)))[0])
+
+    def start() -> int:
+        runner.check_start()
+        assert runner.start_states(False) == []
+        return 0
+
+    def started() -> np.ndarray:
+        return np.asarray(runner.train_state.params["policy"]["params"]["actor"]["layer_0"]["kernel"])
+
+    assert (launch.guarded(start, ""), capsys.readouterr().err) == (0, "")
+    np.testing.assert_array_equal(started(), kernels["best"])
+    (origin / "checkpoints/best/0/record/metadata").unlink()
+    warning = f"warning: {origin}/checkpoints/best/0: damaged: record/metadata is missing; passed over\n"
+    assert (launch.guarded(start, ""), capsys.readouterr().err) == (0, warning)  # once, though it is read twice
+    np.testing.assert_array_equal(started(), kernels["last"])
+    runner.close()
+
+
 @pytest.mark.parametrize(
     ("runner", "expected"),
     [
@@ -96,7 +123,7 @@ def test_a_run_starts_from_another_and_goes_on_alone(source, tmp_path, capsys):
             "runner.ckpt_manipulator: 'nowhere:grow' cannot be imported: No module named 'nowhere'",
         ),
         ({"ckpt_manipulator": "commands:HERE"}, "runner.ckpt_manipulator: 'commands:HERE' is not a function"),
-        ({"init_from": "{folder}/absent"}, "{folder}/absent: no last checkpoint; there is none at all"),
+        ({"init_from": "{folder}/absent"}, "{folder}/absent: no checkpoint; there is none at all"),
         (
             {"init_from": "{folder}/damaged"},
             "{folder}/damaged/checkpoints/last/0: damaged: train/manifest",
@@ -105,6 +132,7 @@ def test_a_run_starts_from_another_and_goes_on_alone(source, tmp_path, capsys):
 )
 def test_what_no_run_starts_from(runner, expected, source, tmp_path, capsys):
     shutil.copytree(source, tmp_path / "damaged")
+    shutil.rmtree(tmp_path / "damaged" / "checkpoints" / "best")
     shutil.rmtree(tmp_path / "damaged" / "checkpoints" / "last" / "0" / "train")
     runner = {key: value.format(folder=tmp_path) for key, value in runner.items()}
     file = config(tmp_path, LARGE, **{"init_from": str(source), "max_iterations": 1, **runner})

@@ -180,12 +180,12 @@ def test_no_such_manipulator(trained, started, path, message):
 
 def test_nothing_to_read(trained, started, tmp_path):
     arguments = started.algorithm, started.train_state
-    with pytest.raises(CheckpointError, match=r"absent: no last checkpoint; there is none at all$"):
+    with pytest.raises(CheckpointError, match=r"absent: no checkpoint; there is none at all$"):
         load_policy(tmp_path / "absent", *arguments)
     with pytest.raises(CheckpointError, match=r"no best checkpoint; there is last 0$"):
-        load_policy(trained.log_dir, *arguments, kind="best")
+        load_policy(trained.log_dir, *arguments, kinds=("best",))
     with pytest.raises(CheckpointError, match="unknown kind of checkpoint 'newest'"):
-        load_policy(trained.log_dir, *arguments, kind="newest")
+        load_policy(trained.log_dir, *arguments, kinds=("newest",))
     copy = tmp_path / "copy"
     shutil.copytree(trained.log_dir, copy)
     part = copy / "checkpoints" / "last" / "0" / "train"
@@ -202,4 +202,4 @@ def test_a_config_of_another_version(started, tmp_path):
     saver.save("best", 3, {"train": {"params": jnp.zeros(2)}}, {"config": config, "layout": layout})
     saver.close()
     with pytest.raises(CheckpointError, match=r"its config is none of this version: algorithm\.gama: unknown key"):
-        load_policy(tmp_path, started.algorithm, started.train_state, kind="best")
+        load_policy(tmp_path, started.algorithm, started.train_state)
