@@ -18,6 +18,7 @@ from strl_jax.config_errors import raised
 from strl_jax.runners.files import replaced
 
 NAMES = ("tensorboard", "wandb", "none")
+METRICS = "metrics.jsonl"
 
 
 class WriterError(RuntimeError):
@@ -46,7 +47,7 @@ class JsonlWriter:
 
     def __init__(self, run_dir: Path | str, start_iteration: int):
         """Cut off what an earlier run wrote from ``start_iteration`` on, then append."""
-        path = Path(run_dir) / "metrics.jsonl"
+        path = Path(run_dir) / METRICS
         if path.exists():
             _cut(path, start_iteration)
         self._file = path.open("a", encoding="utf-8")
@@ -234,6 +235,15 @@ def _import_class(path: str) -> Callable[..., Writer]:
     except ValueError:  # a built-in class without a signature
         raise ValueError(f"writer {path!r} must take run_dir, config and start_iteration") from None
     return found
+
+
+def last_iteration(run_dir: Path | str) -> int:
+    """The last iteration in RUN_DIR/metrics.jsonl; 0 if there is none. A line cut short by a kill does not count."""
+    path = Path(run_dir) / METRICS
+    if not path.is_file():
+        return 0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return max((number for number in map(_iteration, file) if number < math.inf), default=0)
 
 
 def _floats(scalars: Mapping[str, float]) -> Iterator[tuple[str, float]]:

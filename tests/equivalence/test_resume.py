@@ -167,6 +167,6 @@ def test_run_stopped_before_its_first_checkpoint_starts_again(never, cache, caps
     never, _ = never
     with cached_in(cache):
         assert train.main(["--resume", str(never), "runner.max_iterations=1", "runner.eval_interval=0"]) == 0
-    note = "note: the run was stopped before its first checkpoint; it starts from its beginning\n"
+    note = "note: there is no checkpoint of the run; it starts from its beginning\n"
     assert capsys.readouterr().err == note
     assert [line["iteration"] for line in log(never)] == [1]

@@ -11,7 +11,7 @@ from commands import cached_in, log, run, settings, write
 
 from strl_jax import train
 from strl_jax.config import load, to_dict
-from strl_jax.runners import run_dir
+from strl_jax.runners import first_save, run_dir, writers
 from strl_jax.runners.checkpoint import Checkpointer
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -294,6 +294,61 @@ def test_a_run_without_a_readable_checkpoint_is_not_started_again(saved, tmp_pat
         ],
     )
     assert contents(run) == before
+
+
+def reached(run, iteration: int, **intervals) -> None:
+    """A run folder like that of a run that was killed after so many iterations, its last line cut short."""
+    config, _ = load(write(run.with_suffix(".yaml"), settings(run, **intervals)))
+    run_dir.create(run, config)
+    lines = [json.dumps({"iteration": number}) for number in range(1, iteration + 1)]
+    (run / "metrics.jsonl").write_text("\n".join([*lines, f'{{"iteration": {iteration + 1}']))
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "empty kinds"])
+def test_a_run_that_lost_its_checkpoints_is_not_started_again(how, tmp_path, capsys):
+    run = tmp_path / "run"
+    reached(run, 301)
+    if how != "gone":
+        (run / "checkpoints" / ("last" if how == "empty kinds" else "")).mkdir(parents=True)
+    before = contents(run)
+    code, lines = call(capsys, "--resume", run, "runner.max_iterations=7", "runner.last_interval=500")
+    expected = (
+        f"error: {run}/checkpoints: no checkpoint is left of the run, which got to iteration 301 (metrics.jsonl) and "
+        f"had saved; nothing was changed; --config {run}/config.yaml starts a new run"
+    )
+    assert (code, lines) == (2, [expected])
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize(
+    ("intervals", "second"),
+    [((50, 50), 50), ((500, 500), 500), ((50, 500), 100), ((500, 50), 100), ((2, 3), 3), ((1, 1), 1)],
+)
+def test_a_run_that_may_have_been_killed_before_its_first_checkpoint(intervals, second, tmp_path):
+    """The second save waits for the first; until it has, a kill may leave neither."""
+    for iteration in (second, second + 1):
+        run = tmp_path / str(iteration)
+        reached(run, iteration, last_interval=intervals[0], save_interval=intervals[1])
+        assert first_save.passed(run) == (None if iteration == second else iteration)
+    (run / "metrics.jsonl").unlink()
+    assert first_save.passed(run) is None
+
+
+def test_a_kill_after_any_line_leaves_what_may_start_again_or_a_checkpoint(config, tmp_path, monkeypatch):
+    """Saves take longer than the iterations here."""
+    run, found = tmp_path / "run", []
+
+    def write_line(writer, iteration, scalars, write=writers.JsonlWriter.write):
+        write(writer, iteration, scalars)
+        found.append((iteration, first_save.passed(run), Checkpointer(run).is_fresh()))
+
+    monkeypatch.setattr(writers.JsonlWriter, "write", write_line)
+    settings = ["runner.last_interval=3", "runner.max_iterations=8", "runner.eval_interval=0"]
+    assert train.main(["--config", str(config), "--log-dir", str(run), *settings]) == 0
+    assert [(iteration, reached) for iteration, reached, _ in found] == [
+        (iteration, iteration if iteration > 6 else None) for iteration in range(1, 9)
+    ]
+    assert [fresh for _, reached, fresh in found if reached is not None] == [False, False]
 
 
 def test_a_run_that_another_process_trains(saved, tmp_path, capsys):
