@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from strl_jax import config as config_module
+from strl_jax import config_yaml
 from strl_jax.config import Config, ConfigError
 from strl_jax.runners.files import replaced
+from strl_jax.runners.leaves import SHOWN
 
 CONFIG = "config.yaml"
 JSON = "config.json"
@@ -90,10 +92,32 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     """The config of the run in ``path`` with overrides, and a line for each key that means nothing here.
 
     Raises:
-        ConfigError: no run there, or bad overrides.
+        ConfigError: no run there, its config was cut short, or bad overrides.
     """
     check(path)
+    _check_whole(path)
     return config_module.load(path / CONFIG, overrides)
+
+
+def _check_whole(path: Path) -> None:
+    """Whether ``config.yaml`` has the keys of ``config.json``: what was cut off would be read as defaults."""
+    try:
+        read = json.loads((path / JSON).read_text())
+        complete = {name: read[name] for name in Config.model_fields if name in read}
+        known = config_module.to_dict(config_module.from_dict(complete)[0])
+    except (OSError, ValueError, TypeError):  # damaged or of another version, it tells nothing; a resume replaces it
+        return
+    found, lacks = config_yaml.read(path / CONFIG), []
+    for name, value in complete.items():
+        if found.get(name) is None and (isinstance(value, dict) or name not in found):
+            lacks.append(name)
+        elif isinstance(value, dict) and isinstance(found[name], dict):
+            lacks += [f"{name}.{key}" for key in value if key in known[name] and key not in found[name]]
+    if lacks:
+        more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
+        raise ConfigError(
+            f"{path / CONFIG}: cut short: it lacks {', '.join(lacks[:SHOWN])}{more}; take what is missing from {JSON}"
+        )
 
 
 def write_config(path: Path, config: Config, extra: Mapping | None = None) -> None:

@@ -69,6 +69,46 @@ def test_damaged_config(config, tmp_path):
         run_dir.read_config(path)
 
 
+def test_a_config_cut_short_is_damaged(config, tmp_path):
+    """Most of what is left is YAML, and would be filled up with defaults."""
+    path = run_dir.create(tmp_path / "run", config)
+    lines = (path / "config.yaml").read_text().splitlines(keepends=True)
+    told = []
+    for count in range(len(lines)):
+        (path / "config.yaml").write_text("".join(lines[:count]))
+        with pytest.raises(ConfigError, match=rf"^{path}/config\.yaml[:,] ") as caught:
+            run_dir.read_config(path, ["runner.time_split=true"])
+        told.append(str(caught.value).removeprefix(f"{path}/config.yaml: "))
+    assert told[-1] == "cut short: it lacks runner.time_split; take what is missing from config.json"
+    assert told[lines.index("policy:\n") + 1].startswith("cut short: it lacks policy, algorithm, runner; ")
+    assert sum(line.startswith("cut short: ") for line in told) == len(lines) - 1  # the first one is empty
+    (path / "config.yaml").write_text("".join(lines))
+    assert run_dir.read_config(path) == (config, [])
+
+
+def test_a_config_changed_by_hand_is_none_cut_short(config, tmp_path):
+    path = run_dir.create(tmp_path / "run", config)
+    values = to_dict(config)
+    values["algorithm"] |= {"learning_rate": 0.5, "schedule": "fixed"}
+    values["env"] |= {"kwargs": {}, "groups": {}}
+    (path / "config.yaml").write_text(yaml.safe_dump(values))
+    assert run_dir.read_config(path)[0].algorithm.learning_rate == 0.5
+    del values["runner"]["last_interval"]
+    (path / "config.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(ConfigError, match=r"it lacks runner\.last_interval; "):
+        run_dir.read_config(path)
+    (path / "config.json").write_text(json.dumps(values))  # of a version that had no such key
+    assert run_dir.read_config(path)[0].runner.last_interval == config.runner.last_interval
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '{"env": 7}', '{"runner": {"gone": 1}}'])
+def test_a_config_json_of_nothing_or_another_version_tells_nothing(text, config, tmp_path):
+    path = run_dir.create(tmp_path / "run", config)
+    (path / "config.yaml").write_text("env: {name: 'commands:Walk'}")
+    (path / "config.json").write_text(text)
+    assert run_dir.read_config(path)[0].env.name == "commands:Walk"
+
+
 def test_one_process_at_a_time(config, tmp_path):
     path = run_dir.create(tmp_path / "run", config)
     before = sorted(path.iterdir())
