@@ -359,7 +359,7 @@ def _check_readable(path: Path) -> None:
         for read in [store.read(key) for key in store.list().result()]:
             read.result()
     except (OSError, ValueError) as error:
-        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error, path)}") from error
 
 
 def _read_json(folder: Path, name: str) -> Any:
@@ -381,7 +381,7 @@ def _read(path: Path, items: Mapping) -> Mapping:
     except (MemoryError, jax.errors.JaxRuntimeError):
         raise
     except Exception as error:  # Orbax and TensorStore raise anything, bare Exception included
-        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error)}") from error
+        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error, path)}") from error
 
 
 def _check_values(path: Path, saved: Mapping, restored: Mapping) -> None:
@@ -403,6 +403,8 @@ def _rebuild(tree: Any, wanted: Mapping, restored: Mapping | None, saved: Mappin
     return jax.tree.unflatten(jax.tree.structure(tree), leaves)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).split(" See full TensorStore details")[0].split(" [source locations")[0].splitlines()
+def _first_line(error: BaseException, folder: Path | None = None) -> str:
+    """What an error says, cut to a line; files in ``folder`` by their names there, which no long path then cuts off."""
+    text = str(error) if folder is None else str(error).replace(f"{folder}/", "")
+    lines = text.split(" See full TensorStore details")[0].split(" [source locations")[0].splitlines()
     return (lines[0] if lines else type(error).__name__)[:200]

@@ -52,8 +52,10 @@ def saved_run(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def run_copy(saved_run, tmp_path) -> Path:
-    shutil.copytree(saved_run, tmp_path / "run")
-    return tmp_path / "run"
+    """A path so long that an error which repeats it has no room left for more."""
+    path = tmp_path / ("run" * 70)
+    shutil.copytree(saved_run, path)
+    return path
 
 
 def test_everything_comes_back_bit_for_bit_with_its_types(checkpointer):
@@ -246,7 +248,7 @@ def test_a_damaged_checkpoint_is_passed_over(run_copy, which, how):
     run = Checkpointer(run_copy)
     with pytest.raises(DamagedCheckpointError, match=r"last/20.*damaged") as caught:
         run.restore("last", 20, both())
-    assert str(file.relative_to(step)) in str(caught.value).replace(": damaged: ", "/")
+    assert file.name in str(caught.value)
     with pytest.warns(UserWarning, match=r"last/20.*passed over"):
         iteration, state, meta = restored(run, shapes_of(both()))
     assert (iteration, meta) == (10, {"at": 10})
