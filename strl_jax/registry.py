@@ -19,6 +19,8 @@ from strl_jax.config_policies import MemoryFields, MutexFields, has
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.envs.legged import terrain
+from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.policies import make_policy
@@ -33,9 +35,7 @@ def make_env(config: EnvConfig) -> Env:
         ConfigError: nothing of that name, arguments that it does not take, or what
             came is no environment.
     """
-    kind, _, rest = config.name.partition(":")
-    if not rest:
-        raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}")
+    kind, rest = _split(config.name)
     if kind == "legged":
         return _legged_env(rest, config.kwargs)
     if kind == "playground":
@@ -46,6 +46,30 @@ def make_env(config: EnvConfig) -> Env:
         return _brax_env(rest, config.kwargs) if kind == "brax" else _probe_env(rest, config.kwargs)
     except (TypeError, ValueError) as error:  # TypeError: an argument that the call itself has, such as name
         raise _env_error(config, str(error)) from None
+
+
+def check_env(config: EnvConfig) -> None:
+    """What can be told of name and kwargs without a simulator: of ``legged:`` all but the robot's file, of one's own
+    environment import and signature, of ``probe:`` all. Brax and Playground alone know what they take.
+
+    Raises:
+        ConfigError: as ``make_env``.
+    """
+    kind, rest = _split(config.name)
+    if kind == "legged":
+        _legged_config(rest, config.kwargs)
+    elif kind == "probe":  # has no simulator
+        make_env(config)
+    elif kind not in ("brax", "playground"):
+        _own_callable(config)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """What stands before the first colon and behind it."""
+    kind, _, rest = name.partition(":")
+    if not rest:
+        raise ConfigError(f"env.name: {show(name)} is not allowed; it must be {FORMS}")
+    return kind, rest
 
 
 def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
@@ -194,10 +218,17 @@ def _brax_env(rest: str, kwargs: dict) -> Env:
 
 
 def _legged_env(rest: str, kwargs: dict) -> Env:
+    settings = _legged_config(rest, kwargs)
     with contextlib.redirect_stdout(None):  # see _brax_env
-        from strl_jax.envs.legged.config import LeggedConfig
         from strl_jax.envs.legged.env import LeggedEnv
+    try:
+        return LeggedEnv(settings)
+    except ValueError as error:
+        raise ConfigError(f"env.kwargs.{error}") from None
 
+
+def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
+    """Keywords of a legged environment, checked as far as they go without its robot."""
     if rest not in LEGGED:
         near = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
         raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {near}")
@@ -208,11 +239,14 @@ def _legged_env(rest: str, kwargs: dict) -> Env:
         settings = LeggedConfig.model_validate(data, strict=True)
     except ValidationError as error:
         problems = deepest(problems_of(error, data, LeggedConfig))
-        raise ConfigError(*(f"env.kwargs.{dotted(problem.path)}: {problem.text}" for problem in problems)) from None
+        lines = (f"{dotted(('env', 'kwargs', *problem.path))}: {problem.text}" for problem in problems)
+        raise ConfigError(*lines) from None
     try:
-        return LeggedEnv(settings)
+        if settings.terrain.mesh_type == "heightfield":
+            terrain.check(settings.terrain)
     except ValueError as error:
         raise ConfigError(f"env.kwargs.{error}") from None
+    return settings
 
 
 LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # what each is in section terrain
@@ -261,6 +295,16 @@ def _env_error(config: EnvConfig, message: str) -> ConfigError:
 
 def _own_env(config: EnvConfig) -> Env:
     """The environment that a callable of the user's returns."""
+    make = _own_callable(config)
+    try:
+        return make(**config.kwargs)
+    except Exception as error:
+        given = f" with {show(config.kwargs)}" if config.kwargs else ""
+        raise ConfigError(f"env.name: {config.name}{given} fails: {raised(error)}") from error
+
+
+def _own_callable(config: EnvConfig) -> Callable:
+    """The callable of the user's, which takes the keywords."""
     make = _import(config.name)
     try:
         inspect.signature(make).bind(**config.kwargs)
@@ -268,11 +312,7 @@ def _own_env(config: EnvConfig) -> Env:
         raise ConfigError(f"env.kwargs: {show(config.kwargs)} does not fit {config.name}: {error}") from None
     except ValueError:  # a built-in class without a signature
         raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}") from None
-    try:
-        return make(**config.kwargs)
-    except Exception as error:
-        given = f" with {show(config.kwargs)}" if config.kwargs else ""
-        raise ConfigError(f"env.name: {config.name}{given} fails: {raised(error)}") from error
+    return make
 
 
 def _import(name: str) -> Callable:

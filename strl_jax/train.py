@@ -52,6 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for line in lines:
         launch.tell("warning", line)
     if arguments.print_config:
+        registry.check_env(config.env)
         print(config_module.to_yaml(config), end="")
         return 0
     launch.initialize(arguments)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -152,6 +153,57 @@ def test_printed_config_is_a_config(config, tmp_path, capsys):
     assert capsys.readouterr().out == text
     assert to_dict(load(again)[0]) == yaml.safe_load(text)
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (
+            ["env.name=legged:flat", "env.kwargs.rewards.sigma=1"],
+            r"env\.kwargs\.rewards\.sigma: unknown key; known are",
+        ),
+        (
+            ["env.name=legged:flat", "env.kwargs.sim.dt=1"],
+            r"env\.kwargs\.sim\.dt: 1 is not allowed; it must be <= 0\.02",
+        ),
+        (
+            ["env.name=legged:rough", "env.kwargs.terrain.terrain_length=8.1"],
+            r"env\.kwargs\.terrain\.terrain_length: 8\.1 is not allowed; it must be a multiple of 0\.2",
+        ),
+        (
+            ["env.name=legged:flat", "env.kwargs.control.delay=[0, 1]"],
+            r"env\.kwargs\.control\.delay: \[0\.0, 1\.0\] is not allowed; it must lie in \[0, 0\.02\], one control",
+        ),
+        (["env.name=legged:falt"], r"env\.name: 'legged:falt' is not allowed; .* nearest is flat"),
+        (
+            ["env.name=probe:action", "env.kwargs.goal=1"],
+            r"env\.kwargs: \{'goal': 1\} is not allowed; probe environment 'action' has no option 'goal'",
+        ),
+        (["env.name=ant"], r"env\.name: 'ant' is not allowed; it must be brax:NAME:BACKEND"),
+        (["env.name=math:sin", "env.kwargs.x=1"], r"env\.kwargs: \{'x': 1\} does not fit math:sin"),
+    ],
+)
+def test_a_printed_config_has_an_environment_that_takes_it(overrides, expected, config, capsys):
+    code, lines = call(capsys, "--config", config, "--print-config", *overrides)
+    assert (code, len(lines)) == (2, 1)
+    assert re.match(f"error: {expected}", lines[0]), lines[0]
+
+
+def test_printing_a_config_builds_no_simulator(tmp_path):
+    """Nor does it start a backend, or import what simulates."""
+    write(
+        tmp_path / "config.yaml", {"env": {"name": "legged:rough", "kwargs": {"robot": {"path": "no_such_file.xml"}}}}
+    )
+    code = (
+        "import sys; from strl_jax import train; from jax._src import xla_bridge\n"
+        "train.main(['--config', 'config.yaml', '--print-config'])\n"
+        "train.main(['--config', 'config.yaml', '--print-config', 'env.name=probe:action', 'env.kwargs={}'])\n"
+        "print(sorted({'brax', 'mujoco'} & set(sys.modules)), len(xla_bridge._backends))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.count("no_such_file.xml") == 1
+    assert done.stdout.endswith("\n[] 0\n")
 
 
 def test_schema_knows_the_keys_of_a_config(config, capsys):

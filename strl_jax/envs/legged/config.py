@@ -1,6 +1,6 @@
 """The config of the legged environments, their ``env.kwargs``, with legged_gym's names."""
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig
 from strl_jax.envs.legged.config_types import (
@@ -272,6 +272,20 @@ class LeggedConfig(Section):
     episode: EpisodeConfig = EpisodeConfig()
     terrain: TerrainConfig = TerrainConfig()
     camera: CameraConfig | None = None
+
+    @model_validator(mode="after")
+    def _times_fit(self):
+        low, high = self.control.delay
+        if low < 0 or high > self.dt:
+            limits = f"it must lie in [0, {self.dt:g}], one control step"
+            raise ValueError(f"control.delay: {[low, high]} is not allowed; {limits}")
+        first, whole = self.episode.start_length_s, self.episode.episode_length_s
+        if first is not None and first > whole:
+            raise ValueError(f"episode.start_length_s: {first:g} is not allowed; it must be <= {whole:g}")
+        if whole < self.dt:
+            least = f"it must be >= {self.dt:g}, one step"
+            raise ValueError(f"episode.episode_length_s: {whole:g} is not allowed; {least}")
+        return self
 
     @property
     def dt(self) -> float:

@@ -29,8 +29,7 @@ class LeggedEnv(Env):
         terrain: the ground; None: flat, at height 0.
 
     Raises:
-        ValueError: the robot's file, names or numbers or the terrain's do not fit, a delay above one control
-            step, or a first time limit above the whole.
+        ValueError: the robot's file, names or numbers or the terrain's do not fit.
     """
 
     def __init__(self, config: LeggedConfig | None = None):
@@ -50,7 +49,7 @@ class LeggedEnv(Env):
         velocity = np.full(self.action_size, config.robot.velocity_limit)
         r = self.robot
         self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
-        _check(config, self.robot.model.body_mass[self.robot.base])
+        _check_mass(config, self.robot.model.body_mass[self.robot.base])
 
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
@@ -278,17 +277,7 @@ class LeggedEnv(Env):
         return measured
 
 
-def _check(config: LeggedConfig, mass: float) -> None:
-    low, high = config.control.delay
-    if low < 0 or high > config.dt:
-        raise ValueError(
-            f"control.delay: {[low, high]} is not allowed; it must lie in [0, {config.dt:g}], one control step"
-        )
-    first, whole = config.episode.start_length_s, config.episode.episode_length_s
-    if first is not None and first > whole:
-        raise ValueError(f"episode.start_length_s: {first:g} is not allowed; it must be <= {whole:g}")
-    if whole < config.dt:
-        raise ValueError(f"episode.episode_length_s: {whole:g} is not allowed; it must be >= {config.dt:g}, one step")
+def _check_mass(config: LeggedConfig, mass: float) -> None:
     added = config.domain_rand.added_mass_range
     if added is not None and added[0] <= -mass:
         raise ValueError(f"domain_rand.added_mass_range: {list(added)} is not allowed; the base has {mass:g} kg")

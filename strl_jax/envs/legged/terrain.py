@@ -68,16 +68,8 @@ class Terrain:
 
 
 def build(config: TerrainConfig) -> Terrain:
-    """The terrain of a config; the same for the same config.
-
-    Raises:
-        ValueError: one line that begins with the config's key: all proportions are 0, a field that is no even
-            number of cells or too small for what stands in it, a platform too small for the places where
-            robots start, or too many heights.
-    """
-    _check_size(config)
-    kinds = _kinds(config)
-    _check(config, kinds)
+    """The terrain of a config; the same for the same config. Raises ``ValueError`` as ``check``."""
+    kinds = check(config)
     cell, rows, cols = config.horizontal_scale, config.num_rows, config.num_cols
     cells, border = round(config.terrain_length / cell), round(config.border_size / cell)
     heights = np.zeros((rows * cells + 2 * border + 1, cols * cells + 2 * border + 1), np.float32)
@@ -98,6 +90,20 @@ def build(config: TerrainConfig) -> Terrain:
     return Terrain(heights, cell, corner, origins, kinds, obstacles)
 
 
+def check(config: TerrainConfig) -> tuple[str, ...]:
+    """The kind of each column of a terrain that can be built.
+
+    Raises:
+        ValueError: one line that begins with the config's key: all proportions are 0, a field that is no even
+            number of cells or too small for what stands in it, a platform too small for the places where
+            robots start, or too many heights.
+    """
+    _check_size(config)
+    kinds = _kinds(config)
+    _check_fields(config, kinds)
+    return kinds
+
+
 def _kinds(config: TerrainConfig) -> tuple[str, ...]:
     """The kind of each column: what its middle falls on where the kinds share all columns."""
     shares = config.terrain_proportions.model_dump()
@@ -109,7 +115,7 @@ def _kinds(config: TerrainConfig) -> tuple[str, ...]:
     return tuple(np.array(list(shares))[np.searchsorted(ends, middles, side="right")].tolist())
 
 
-def _check(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
+def _check_fields(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
     cell, length, platform = config.horizontal_scale, config.terrain_length, config.platform_size
     if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # so that a point stands in the middle
         raise ValueError(f"terrain.terrain_length: {length:g} is not allowed; it must be a multiple of {2 * cell:g}")
