@@ -45,12 +45,16 @@ def dotted(path: Sequence) -> str:
 def show(value: Any) -> str:
     """A value as it stands in a message, shortened."""
     text = repr(plain(value))
-    return text if len(text) <= 80 else text[:77] + "..."
+    if len(text) <= 80:
+        return text
+    end = text[-1] if text[-1] in "'\"])}" else ""  # what is opened is closed
+    return text[: 77 - len(end)] + "..." + end
 
 
 def raised(error: BaseException) -> str:
     """An exception of somebody else's code: type, first line of the message, and where it came from in that code."""
-    message = next(iter(str(error).splitlines()), "")[:300]
+    message = next(iter(str(error).splitlines()), "")
+    message = message if len(message) <= 300 else message[:297] + "..."
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
     return f"{text} ({own[-1].filename}:{own[-1].lineno})" if own else text

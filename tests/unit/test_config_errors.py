@@ -3,6 +3,7 @@
 import pytest
 
 from strl_jax.config import ConfigError, from_dict, load
+from strl_jax.config_errors import raised, show
 
 ENV = {"name": "probe:constant"}
 OPTIMIZERS = "Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, SGD"
@@ -181,6 +182,38 @@ def test_long_values_and_line_ends_stay_on_one_line():
     found = message({"algorithm": {"gamma": "a\nb" * 200}})
     assert "\n" not in found
     assert len(found) < 200
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("x" * 78, f"'{'x' * 78}'"),  # 80 characters
+        ("x" * 79, f"'{'x' * 75}...'"),
+        ("it's" + "x" * 99, f'"it\'s{"x" * 71}..."'),
+        ([1] * 40, f"[{'1, ' * 25}...]"),
+        ({"a": "x" * 99}, f"{{'a': '{'x' * 69}...}}"),
+        (10**90, "1" + "0" * 76 + "..."),
+    ],
+)
+def test_a_shortened_value_is_closed(value, expected):
+    assert show(value) == expected
+    assert len(show(value)) == 80
+
+
+def test_a_shortened_override_is_closed(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("env: {name: 'probe:constant'}")
+    with pytest.raises(ConfigError) as caught:
+        load(path, [f"runner.logger=[{'none, ' * 50}nine]"])
+    start = "override 'runner.logger=["
+    assert str(caught.value).startswith(
+        f"{start}{('none, ' * 50)[: 77 - len(start) + 8]}...': runner.logger.50: 'nine'"
+    )
+
+
+def test_a_shortened_exception_says_so():
+    assert raised(ValueError("x" * 300)) == f"ValueError: {'x' * 300}"
+    assert raised(ValueError("x" * 301)) == f"ValueError: {'x' * 297}..."
 
 
 @pytest.mark.parametrize(
