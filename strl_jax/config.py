@@ -1,6 +1,8 @@
 """The config of a run: typed, frozen, strict; read from YAML or from a ``train_cfg`` dict."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +109,7 @@ def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
     data = coerce(model, data)
     problems = schedule_problems(find_model(model, ("algorithm",)), ("algorithm",), data["algorithm"])
     for problem in problems:  # told already
-        data["algorithm"].pop(problem.path[1], None)
+        reduce(getitem, problem.path[:-2], data).pop(problem.path[-2], None)
     try:
         config = model.model_validate(data, strict=True)
     except ValidationError as error:

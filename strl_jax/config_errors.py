@@ -43,8 +43,8 @@ def dotted(path: Sequence) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as it stands in a message, shortened."""
-    text = repr(plain(value))
+    """A value as it stands in a message, shortened; null as in YAML."""
+    text = "null" if value is None else repr(plain(value))
     if len(text) <= 80:
         return text
     end = text[-1] if text[-1] in "'\"])}" else ""  # what is opened is closed

@@ -1,60 +1,46 @@
 """What can be wrong inside a schedule, told before optax sees it."""
 
-import inspect
-import math
 from typing import Any
 
 from pydantic import BaseModel
 
+from strl_jax.algorithms.arguments import RATE, Fault
+from strl_jax.algorithms.schedule_arguments import COEFFICIENTS, faults, read
 from strl_jax.algorithms.schedules import SCHEDULES
-from strl_jax.config_coerce import is_schedule, members
+from strl_jax.config_coerce import find_model, is_schedule, members
 from strl_jax.config_errors import Problem, hint, not_one_of, show
-
-MAPPING = "boundaries_and_scales"  # the one argument that is not a number
 
 
 def schedule_problems(model: type[BaseModel], path: tuple, data: Any) -> list[Problem]:
-    """Faults of the schedules among the values ``data`` of the section ``path``.
+    """Faults of the schedules among the values ``data`` of the section ``path``, and of the sections in it.
 
-    A schedule is a mapping of ``name`` and the arguments of optax's schedule of
-    that name: finite numbers (those of a learning rate not under 0), a bool for
-    ``staircase``, and iterations to numbers in ``boundaries_and_scales``.
+    A schedule is a mapping of ``name`` and the arguments of optax's schedule of that name. The path of each
+    fault ends with the name of the argument.
     """
     problems = []
     for key, value in data.items() if isinstance(data, dict) else ():
-        field = model.model_fields.get(key)
-        if field is not None and isinstance(value, dict) and is_schedule(members(field.annotation)):
-            problems += _faults((*path, key), value, 0.0 if key == "schedule" else None)
+        if key not in model.model_fields or not isinstance(value, dict):
+            continue
+        inner = find_model(model, (key,))
+        if is_schedule(members(model.model_fields[key].annotation)):
+            problems += _problems((*path, key), value)
+        elif inner is not None:
+            problems += schedule_problems(inner, (*path, key), value)
     return problems
 
 
-def _faults(path: tuple, schedule: dict, least: float | None) -> list[Problem]:
-    name = schedule.get("name")
+def _problems(path: tuple, schedule: dict) -> list[Problem]:
+    if "name" not in schedule:
+        return [Problem((*path, "name"), f"it is missing; it must be one of {', '.join(SCHEDULES)}")]
+    name = schedule["name"]
     if name not in list(SCHEDULES):
         return [Problem((*path, "name"), not_one_of(name, tuple(SCHEDULES)))]
-    known = list(inspect.signature(SCHEDULES[name]).parameters)
-    problems = []
-    for key, value in schedule.items():
-        if key == "name":
-            continue
-        if key not in known:
-            text = f"unknown key; {name} takes {', '.join(known)}{hint(key, known)}"
-            problems.append(Problem((*path, key), text))
-        elif not _fits(key, value, least):
-            allowed = "a mapping of iterations to numbers" if key == MAPPING else "a number"
-            allowed += "" if least is None else " >= 0"
-            problems.append(Problem((*path, key), f"{show(value)} is not allowed; it must be {allowed}"))
-    return problems
+    found = faults(name, SCHEDULES[name], read(schedule), RATE if path[-1] == "schedule" else COEFFICIENTS)
+    return [Problem((*path, fault.key), _text(name, fault)) for fault in found]
 
 
-def _fits(key: str, value: Any, least: float | None) -> bool:
-    if key == "staircase":
-        return isinstance(value, bool)
-    if key != MAPPING:
-        return _is_number(value, least)
-    return isinstance(value, dict) and all(_is_number(n, least) for pair in value.items() for n in pair)
-
-
-def _is_number(value: Any, least: float | None) -> bool:
-    sane = type(value) in (int, float) and math.isfinite(value) and abs(value) <= 1e30
-    return sane and (least is None or value >= least)
+def _text(name: str, fault: Fault) -> str:
+    if fault.what == "unknown":
+        return f"unknown key; {name} takes {fault.allowed}{hint(fault.key, fault.allowed.split(', '))}"
+    found = "it is missing" if fault.what == "missing" else f"{show(fault.value)} is not allowed"
+    return f"{found}; it must be {fault.allowed}"

@@ -1,6 +1,5 @@
 """Learning rates under the names of ``torch.optim.lr_scheduler``, as functions of the number of updates done."""
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,9 +7,20 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
+from strl_jax.algorithms.arguments import (
+    FACTOR,
+    FRACTION,
+    LARGEST,
+    POWER,
+    RATE,
+    Allowed,
+    above_0,
+    count,
+    faults,
+    parameters,
+)
 from strl_jax.types import Array
 
-LARGEST = 10**9  # iterations and twice their periods are int32
 OF_FUNCTIONS = ("LambdaLR", "MultiplicativeLR")
 
 
@@ -30,21 +40,11 @@ def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Sched
         raise ValueError(f"lr_scheduler {name} takes a function, which no config holds; known: {', '.join(SCHEDULERS)}")
     if name not in list(SCHEDULERS):
         raise ValueError(f"unknown lr_scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
-    _check(name, arguments)
+    known = parameters(SCHEDULERS[name], skip=1)
+    fault = next(faults(known, ALLOWED, arguments), None)
+    if fault is not None:
+        raise ValueError(f"lr_scheduler {name}: {fault}")
     return _in_float32(SCHEDULERS[name](initial, **arguments))
-
-
-def _check(name: str, arguments: Mapping[str, Any]) -> None:
-    known = dict(list(inspect.signature(SCHEDULERS[name]).parameters.items())[1:])
-    for key, value in arguments.items():
-        if key not in known:
-            raise ValueError(f"lr_scheduler {name}: unknown argument {key!r}; it takes {', '.join(known)}")
-        allowed, fits = ALLOWED[key]
-        if not fits(value):
-            raise ValueError(f"lr_scheduler {name}: {key} {value!r} is not allowed; it must be {allowed}")
-    for key, parameter in known.items():
-        if key not in arguments and parameter.default is inspect.Parameter.empty:
-            raise ValueError(f"lr_scheduler {name}: {key} is missing; it must be {ALLOWED[key][0]}")
 
 
 def _in_float32(schedule: Callable[[Array], Array]) -> optax.Schedule:
@@ -119,32 +119,21 @@ SCHEDULERS: dict[str, Callable[..., Callable[[Array], Array]]] = {
 }
 
 
-def _is_count(value: Any, least: int = 1) -> bool:
-    return type(value) is int and least <= value <= LARGEST
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def _are_milestones(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) > 0 and all(_is_count(one, 0) for one in value)
+    return isinstance(value, list | tuple) and len(value) > 0 and all(map(count(0).fits, value))
 
 
-COUNT = (f"an integer from 1 to {LARGEST}", _is_count)
-POSITIVE = ("a finite number above 0", lambda value: _is_number(value) and value > 0)
-FRACTION = ("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
-ALLOWED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "step_size": COUNT,
-    "milestones": ("a list of integers from 0", _are_milestones),
-    "gamma": POSITIVE,
-    "T_max": COUNT,
-    "T_0": COUNT,
-    "T_mult": COUNT,
-    "eta_min": ("a finite number of at least 0", lambda value: _is_number(value) and value >= 0),
-    "start_factor": ("a number above 0, up to 1", lambda value: _is_number(value) and 0 < value <= 1),
+ALLOWED: dict[str, Allowed] = {
+    "step_size": count(),
+    "milestones": Allowed(f"a list of integers from 0 to {LARGEST}", _are_milestones),
+    "gamma": FACTOR,
+    "T_max": count(),
+    "T_0": count(),
+    "T_mult": count(),
+    "eta_min": RATE,
+    "start_factor": above_0(1),
     "end_factor": FRACTION,
     "factor": FRACTION,
-    "total_iters": COUNT,
-    "power": POSITIVE,
+    "total_iters": count(),
+    "power": POWER,
 }

@@ -1,12 +1,15 @@
 """Numbers that change with the iteration, and the adaptive learning rate."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import jax.numpy as jnp
 import optax
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from strl_jax.algorithms.arguments import RATE, Allowed
+from strl_jax.algorithms.schedule_arguments import COEFFICIENTS, faults, read
 from strl_jax.types import Array
 
 SCHEDULES: dict[str, Callable[..., optax.Schedule]] = {
@@ -20,32 +23,39 @@ SCHEDULES: dict[str, Callable[..., optax.Schedule]] = {
 }
 
 
-def make(spec: float | Mapping) -> optax.Schedule:
+def make(spec: float | Mapping, values: Allowed = COEFFICIENTS) -> optax.Schedule:
     """A number, or ``{"name": NAME, **arguments}`` of the optax schedule, as a function of the iteration.
 
+    Args:
+        values: what the values may be: COEFFICIENTS, or RATE.
+
     Raises:
-        ValueError: unknown name, or arguments that the schedule does not take.
+        ValueError: unknown name, or an argument that is unknown, missing or not
+            allowed. The message names schedule and argument, and says what is.
     """
     if not isinstance(spec, Mapping):
         return optax.constant_schedule(spec)
-    arguments = dict(spec)
-    name = arguments.pop("name", None)
-    if name not in SCHEDULES:
-        raise ValueError(f"unknown schedule {name!r}; known: {', '.join(SCHEDULES)}")
-    try:
-        return SCHEDULES[name](**arguments)
-    except TypeError as error:
-        raise ValueError(f"schedule {name!r}: {error}") from None
+    name = spec.get("name")
+    if name not in list(SCHEDULES):
+        found = f"unknown schedule {name!r}" if "name" in spec else "the name of the schedule is missing"
+        raise ValueError(f"{found}; known: {', '.join(SCHEDULES)}")
+    arguments = read(spec)
+    wrong = faults(name, SCHEDULES[name], arguments, values)
+    if wrong:
+        raise ValueError(f"schedule {name}: {wrong[0]}")
+    return SCHEDULES[name](**arguments)
 
 
-def _known(value: Any) -> Any:
+def _known(value: Any, values: Allowed = COEFFICIENTS) -> Any:
     if isinstance(value, dict):
-        make(value)
+        make(value, values)
     return value
 
 
-KnownSchedule = AfterValidator(_known)
-Coefficient = Annotated[float | dict[str, Any], KnownSchedule]  # a number, or an optax schedule of the iteration
+KnownRate = AfterValidator(partial(_known, values=RATE))
+Coefficient = Annotated[  # a number, or an optax schedule of the iteration
+    Annotated[float, Field(ge=-1e30, le=1e30)] | dict[str, Any], AfterValidator(_known)
+]
 
 
 def adapt(

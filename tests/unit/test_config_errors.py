@@ -57,7 +57,7 @@ def message(data: dict) -> str:
         # types
         ("algorithm", {"learning_rate": "abc"}, "algorithm.learning_rate: 'abc' is not allowed; it must be a number"),
         ("algorithm", {"gamma": True}, "algorithm.gamma: True is not allowed; it must be a number"),
-        ("algorithm", {"gamma": None}, "algorithm.gamma: None is not allowed; it must be a number"),
+        ("algorithm", {"gamma": None}, "algorithm.gamma: null is not allowed; it must be a number"),
         ("algorithm", {"num_mini_batches": True}, "algorithm.num_mini_batches: True is not allowed; it must be an int"),
         ("algorithm", {"num_mini_batches": 2.5}, "algorithm.num_mini_batches: 2.5 is not allowed; it must be an int"),
         ("algorithm", {"num_mini_batches": "2.5"}, "algorithm.num_mini_batches: 2.5 is not allowed; it must be an in"),
@@ -122,16 +122,38 @@ def message(data: dict) -> str:
         ),
         (
             "algorithm",
-            {"entropy_coef": {"name": "linear", "init": 1}},
+            {"entropy_coef": {"name": "linear", "init_value": 1, "end_value": 0, "transition_steps": 9, "init": 1}},
             "algorithm.entropy_coef.init: unknown key; linear takes init_value, end_value, transition_steps, "
             "transition_begin; nearest is init_value",
         ),
         (
             "algorithm",
             {"schedule": {"name": "piecewise_constant", "init_value": 1, "boundaries_and_scales": [1]}},
-            "algorithm.schedule.boundaries_and_scales: [1] is not allowed; it must be a mapping of iterations to n",
+            "algorithm.schedule.boundaries_and_scales: [1] is not allowed; it must be a mapping of iterations from",
         ),
-        ("algorithm", {"schedule": {"name": "linear"}}, "algorithm.schedule: {'name': 'linear'} is not allowed; sche"),
+        (
+            "algorithm",
+            {"schedule": {"name": "linear", "init_value": 1, "end_value": 0}},
+            "algorithm.schedule.transition_steps: it is missing; it must be an integer from 1 to 1000000000",
+        ),
+        (
+            "algorithm",
+            {"schedule": {"name": "linear", "init_value": 1, "end_value": 0, "transition_steps": 0}},
+            "algorithm.schedule.transition_steps: 0 is not allowed; it must be an integer from 1 to 1000000000",
+        ),
+        (
+            "algorithm",
+            {"rnd_cfg": {"weight": {"name": "constant", "value": 1e300}}},
+            "algorithm.rnd_cfg.weight.value: 1e+300 is not allowed; it must be a number from -1e+30 to 1e+30",
+        ),
+        (
+            "algorithm",
+            {"schedule": {"name": "constant", "value": 1e4}},
+            "algorithm.schedule.value: 10000.0 is not allowed; it must be a number from 0 to 1000",
+        ),
+        ("algorithm", {"schedule": {"name": "constant", "value": None}}, "algorithm.schedule.value: null is not allow"),
+        ("algorithm", {"schedule": {"value": 1}}, "algorithm.schedule.name: it is missing; it must be one of constant"),
+        ("algorithm", {"entropy_coef": 1e300}, "algorithm.entropy_coef: 1e+300 is not allowed; it must be <= 1e+30 or"),
         ("algorithm", {"schedule": {"name": ["linear"]}}, "algorithm.schedule.name: ['linear'] is not allowed; it"),
     ],
 )  # fmt: skip
@@ -144,6 +166,18 @@ def test_one_line_for_a_fault(section, values, expected):
 
 def test_limits_stand_as_people_write_them():
     assert message({"algorithm": {"gamma": 1.5}}) == "algorithm.gamma: 1.5 is not allowed; it must be <= 1"
+
+
+def test_every_fault_of_schedules_has_its_line():
+    lines = message({"algorithm": {"schedule": {"name": "linear", "x": 1}, "rnd_cfg": {"weight": {}, "y": 1}}})
+    assert sorted(line.split(":")[0] for line in lines.split("\n")) == [
+        "algorithm.rnd_cfg.weight.name",
+        "algorithm.rnd_cfg.y",
+        "algorithm.schedule.end_value",
+        "algorithm.schedule.init_value",
+        "algorithm.schedule.transition_steps",
+        "algorithm.schedule.x",
+    ]
 
 
 def test_minibatches_must_divide_the_samples():

@@ -96,7 +96,7 @@ def test_import_path(my_module):
         ("my_envs:make_failing", {}, "env.name: my_envs:make_failing fails: TypeError: unsupported operand type(s) "),
         ("my_envs:make_careful", {"target": 1}, "env.name: my_envs:make_careful with {'target': 1} fails: ValueErro"),
         ("probe:nan", {"probability": "a"}, "env.kwargs: {'probability': 'a'} is not allowed; probability is 'a'; it"),
-        ("probe:nan", {"probability": None}, "env.kwargs: {'probability': None} is not allowed; probability is None"),
+        ("probe:nan", {"probability": None}, "env.kwargs: {'probability': None} is not allowed; probability is null"),
         ("probe:action", {"target": [1]}, "env.kwargs: {'target': [1]} is not allowed; target is [1]; it must be a "),
         ("probe:action", {"target": True}, "env.kwargs: {'target': True} is not allowed; target is True; it must be"),
         ("probe:action", {"target": math.nan}, "env.kwargs: {'target': nan} is not allowed; target is nan; it must "),
