@@ -10,7 +10,7 @@ from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
-from strl_jax.config_base import Count, Names, Section, Text
+from strl_jax.config_base import MOST, Count, Names, Section, Text
 from strl_jax.config_errors import ConfigError, hint, not_one_of, show
 from strl_jax.config_policies import FIELDS, MemoryFields, PolicyConfig, has, policy_config
 
@@ -128,7 +128,7 @@ class RunnerConfig(Section):
     save_interval: Count = 50
     last_interval: Count = 50
     log_interval: Count = 1
-    eval_interval: int = Field(0, ge=0)
+    eval_interval: int = Field(0, ge=0, le=MOST)
     num_eval_envs: Count = 128
     init_at_random_ep_len: bool = True
     init_from: Text | None = None

@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, field_validator
 
-from strl_jax.config_base import Activation, Count, Names, Section, Text
+from strl_jax.config_base import MOST, Activation, Count, Names, Section, Text
 from strl_jax.config_errors import hint
 from strl_jax.modules.conv2d import NORM_LAYERS
 from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
 
-Sizes = Annotated[int, Field(ge=1)] | tuple[Annotated[int, Field(ge=1)], ...]
-Paddings = Annotated[int, Field(ge=0)] | tuple[Annotated[int, Field(ge=0)], ...]
+Sizes = Count | tuple[Count, ...]
+Padding = Annotated[int, Field(ge=0, le=MOST)]
+Paddings = Padding | tuple[Padding, ...]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Bounded = Annotated[float, Field(ge=-1e6, le=1e6)]
 Scale = Annotated[float, Field(gt=0, le=1e6)]

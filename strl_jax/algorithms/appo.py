@@ -59,7 +59,7 @@ class AmpFields(BaseModel):
     discriminator_loss_coef: Coefficient = 1.0
     mimic_loss_coef: Coefficient = 0.0
     dagger_loss_coef: Coefficient = 0.0
-    amp_obs_dim: int | None = Field(None, ge=1)
+    amp_obs_dim: int | None = Field(None, ge=1, le=2**31 - 2)
 
     discriminator_learning_rate: Annotated[float, Field(ge=1e-30, le=1e3)] | None = None
     discriminator_max_grad_norm: Positive = 1.0

@@ -46,9 +46,9 @@ class Compat(BaseModel):
 
     bootstrap_current_value: bool = False
     reuse_permutation: bool = False
-    kl_log_eps: float = Field(0.0, ge=0)
+    kl_log_eps: float = Field(0.0, ge=0, le=1)
     linear_std: bool = False
-    grad_norm_eps: float = Field(0.0, ge=0)
+    grad_norm_eps: float = Field(0.0, ge=0, le=1)
     normalize_while_collecting: bool = False
     contiguous_envs: bool = False
     advance_critic_memory: bool = False

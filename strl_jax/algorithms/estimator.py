@@ -1,11 +1,11 @@
 """The supervised terms of policies that estimate parts of what the critic sees: config fields and ``terms``."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import chex
 import jax.numpy as jnp
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from strl_jax.algorithms import losses, schedules
 from strl_jax.algorithms.base import Outputs, Term
@@ -32,7 +32,7 @@ class EstimatorFields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     estimator_loss_func: Literal["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"] = "mse_loss"
-    estimator_loss_kwargs: dict[str, float] = {}
+    estimator_loss_kwargs: dict[str, Annotated[float, Field(ge=0, le=1e30)]] = {}
     estimator_loss_coef: Coefficient = 1.0
 
     adaptor_loss_coef: Coefficient = 1.0
@@ -66,7 +66,7 @@ def elementwise_loss(name: str, kwargs: Mapping[str, float]) -> Callable[[Array,
         raise ValueError(f"{name} needs beta >= 0 and delta > 0, not {dict(kwargs)}")
     if name == "mse_loss":
         return lambda estimate, target: jnp.square(estimate - target)
-    if name == "l1_loss" or beta == 0:
+    if name == "l1_loss" or beta < 1e-37:  # float32 has it as 0
         return lambda estimate, target: jnp.abs(estimate - target)
     if name == "smooth_l1_loss":
         return lambda estimate, target: _huber(estimate - target, beta) / beta

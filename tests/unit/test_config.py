@@ -3,16 +3,18 @@
 import json
 import subprocess
 import sys
+from typing import Annotated
 
 import pytest
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from strl_jax import config as config_module
 from strl_jax.algorithms.compat import Compat
 from strl_jax.config import Config, from_dict, json_schema, load, to_dict, to_yaml
-from strl_jax.config_models import ALGORITHMS
+from strl_jax.config_models import ALGORITHMS, any_config
 from strl_jax.config_policies import FIELDS, policy_config
+from strl_jax.envs.legged.config import LeggedConfig
 
 MINIMAL = {"env": {"name": "probe:constant"}}
 
@@ -220,6 +222,50 @@ def test_schema_describes_every_key_and_forbids_others():
     assert [name for name, entry in properties(schema) if len(entry.get("description", "")) < 10] == []
     assert schema["required"] == ["env"]
     assert schema["$defs"]["EnvConfig"]["required"] == ["name"]
+
+
+def models(root: type[BaseModel]) -> dict[str, dict]:
+    """Schemas of a model and of all models in it."""
+    schema = root.model_json_schema()
+    return {**schema.pop("$defs", {}), schema["title"]: schema}
+
+
+def unbounded(schema, where: str = "") -> list[str]:
+    """Where in a schema a number has no least or no greatest value."""
+    if isinstance(schema, list):
+        return [found for i, part in enumerate(schema) for found in unbounded(part, f"{where}/{i}")]
+    if not isinstance(schema, dict):
+        return []
+    found = [found for key, part in schema.items() for found in unbounded(part, f"{where}/{key}")]
+    number = schema.get("type") in ("number", "integer")
+    ends = {"minimum", "exclusiveMinimum"} & schema.keys(), {"maximum", "exclusiveMaximum"} & schema.keys()
+    return [*found, where] if number and not all(ends) else found
+
+
+@pytest.mark.parametrize(("name", "schema"), (models(any_config()) | models(LeggedConfig)).items())
+def test_every_number_has_bounds(name, schema):
+    # A budget is compared on the host, with integers of any size; one beyond all steps is none.
+    assert unbounded(schema) == (["/properties/max_env_steps/anyOf/0"] if name == "RunnerConfig" else [])
+
+
+def test_numbers_without_bounds_are_seen():
+    class Inner(BaseModel):
+        low: float = Field(ge=0)
+        some: dict[str, int] | None
+        three: tuple[Annotated[float, Field(gt=0, lt=1)], float, bool]
+        fine: int = Field(ge=0, le=1)
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    assert {name: unbounded(schema) for name, schema in models(Outer).items()} == {
+        "Inner": [
+            "/properties/low",
+            "/properties/some/anyOf/0/additionalProperties",
+            "/properties/three/prefixItems/1",
+        ],
+        "Outer": [],
+    }
 
 
 def test_schema_offers_the_choices():

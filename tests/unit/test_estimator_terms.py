@@ -21,6 +21,7 @@ LOSSES = [
     ("smooth_l1_loss", {}, [0.03125, 1.5, 3.5]),  # 0.0625 / 2; 2 - 1/2; 4 - 1/2
     ("smooth_l1_loss", {"beta": 3.0}, [0.0625 / 6, 4.0 / 6, 2.5]),  # the last: 4 - 3/2
     ("smooth_l1_loss", {"beta": 0.0}, [0.25, 2.0, 4.0]),
+    ("smooth_l1_loss", {"beta": 1e-45}, [0.25, 2.0, 4.0]),  # a quotient of two zeros in float32
     ("huber_loss", {}, [0.03125, 1.5, 3.5]),
     ("huber_loss", {"delta": 3.0}, [0.03125, 2.0, 7.5]),  # the last: 3 (4 - 3/2)
 ]
@@ -65,7 +66,7 @@ REFUSED = [
     ({"estimator_loss_kwargs": {"beta": 1.0}}, "mse_loss does not take beta; it takes none"),
     ({"estimator_loss_func": "huber_loss", "estimator_loss_kwargs": {"beta": 1.0}}, "does not take beta.*takes delta"),
     ({"estimator_loss_func": "huber_loss", "estimator_loss_kwargs": {"delta": 0.0}}, "needs beta >= 0 and delta > 0"),
-    ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": -1.0}}, "needs beta >= 0"),
+    ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": -1.0}}, "greater than or equal to 0"),
     ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": float("nan")}}, "finite number"),
     ({"adaptor_loss_coef": {"name": "lineal"}}, "unknown schedule 'lineal'"),
     ({"estimator_loss_coef": {"name": "linear", "steps": 4}}, "schedule linear: unknown argument 'steps'"),

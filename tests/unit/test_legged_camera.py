@@ -238,7 +238,16 @@ def test_a_thin_wall_needs_fine_strides():
     assert depths(coarse, wall, [0.25, 0.0, 0.5])[2, 2] == pytest.approx(2.5)
 
 
-@pytest.mark.parametrize("limits", [(0.5, 0.5), (1.0, 0.5), (-0.1, 2.0)])
-def test_a_range_that_is_none(limits):
-    with pytest.raises(ValidationError, match="the first number must be at least 0 and below the second"):
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ((0.5, 0.5), "the second number must be at least 0.001 above the first"),
+        ((1.0, 0.5), "the second number must be at least 0.001 above the first"),
+        ((0.0, 1e-45), "the second number must be at least 0.001 above the first"),
+        ((-0.1, 2.0), "greater than or equal to 0"),
+        ((0.1, 1e30), "less than or equal to 1000"),
+    ],
+)
+def test_a_range_that_is_none(limits, expected):
+    with pytest.raises(ValidationError, match=expected):
         CameraConfig(depth_range=limits)

@@ -236,12 +236,12 @@ def test_files_that_do_not_fit(tmp_path):
         (
             "legged:flat",
             {"domain_rand": {"stiffness_range": [0.0, 1.0]}},
-            "env.kwargs.domain_rand.stiffness_range: [0.0, 1.0] is not allowed; both numbers must be above 0",
+            "env.kwargs.domain_rand.stiffness_range.0: 0.0 is not allowed; it must be >= 0.001",
         ),
         (
             "legged:flat",
             {"domain_rand": {"friction_range": [0.0, 1.0]}},
-            "env.kwargs.domain_rand.friction_range: [0.0, 1.0] is not allowed; both numbers must be at least 0.01",
+            "env.kwargs.domain_rand.friction_range.0: 0.0 is not allowed; it must be >= 0.01",
         ),
         (
             "legged:flat",
@@ -281,6 +281,26 @@ def test_files_that_do_not_fit(tmp_path):
         ("legged:flat", {"robot": {"torque_limit": 0}}, "env.kwargs.robot.torque_limit: 0 is not allowed; "),
         ("legged:flat", {"control": {"stiffness": -20}}, "env.kwargs.control.stiffness: -20 is not allowed; "),
         ("legged:flat", {"control": {"damping": {"": 1}}}, "env.kwargs.control.damping"),
+        (
+            "legged:flat",
+            {"rewards": {"tracking_sigma": 1e-45}},
+            "env.kwargs.rewards.tracking_sigma: 1e-45 is not allowed; it must be >= 0.001",
+        ),
+        (
+            "legged:flat",
+            {"commands": {"ranges": {"lin_vel_y": [-1.0, 1e300]}}},
+            "env.kwargs.commands.ranges.lin_vel_y.1: 1e+300 is not allowed; it must be <= 100",
+        ),
+        (
+            "legged:flat",
+            {"commands": {"ranges": {"heading": [0, 100]}}},
+            "env.kwargs.commands.ranges.heading.1: 100 is not allowed; it must be <= 6.3",
+        ),
+        (
+            "legged:flat",
+            {"control": {"delay": [-0.01, 0.0]}},
+            "env.kwargs.control.delay.0: -0.01 is not allowed; it must be >= 0",
+        ),
         ("legged:flat", {"rewards": {"scales": {"torques": 1e300}}}, "env.kwargs.rewards.scales.torques: 1e+300 is "),
         ("legged:rough", {"terrain": {"num_cols": 10**15}}, "env.kwargs.terrain.num_cols: 1000000000000000 is not"),
         ("legged:rough", {"terrain": {"border_size": 1e308}}, "env.kwargs.terrain.border_size: 1e+308 is not allowed"),

@@ -301,7 +301,8 @@ ONLY_FLAT = dict.fromkeys(KINDS, 0.0) | {"flat": 1.0}
         ({"num_rows": 0}, ".num_rows: 0 is not allowed; it must be >= 1"),
         ({"mesh_type": "trimesh"}, ".mesh_type: 'trimesh' is not allowed; "),
         ({"horizontal_scale": -0.1}, ".horizontal_scale: -0.1 is not allowed; it must be >= 0.01"),
-        ({"slope": [0.0, 0.4]}, ".slope: [0.0, 0.4] is not allowed; both numbers must be above 0"),
+        ({"slope": [0.0, 0.4]}, ".slope.0: 0.0 is not allowed; it must be > 0"),
+        ({"measured_points_x": [0, 1e9]}, ".measured_points_x.1: 1000000000.0 is not allowed; it must be <= 100"),
         ({"measured_points_x": []}, ".measured_points_x: [] is not allowed; "),
         ({"terrain_length": 8.1}, ".terrain_length: 8.1 is not allowed; it must be a multiple of 0.2"),
         (

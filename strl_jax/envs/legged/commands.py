@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.legged.config import CommandsConfig, Range
+from strl_jax.envs.legged.config import CommandsConfig
+from strl_jax.envs.legged.config_types import Range
 from strl_jax.types import Array
 
 DRAWS = 5  # vx, vy, yaw rate, heading, whether it stands still

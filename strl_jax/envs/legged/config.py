@@ -4,16 +4,23 @@ from pydantic import Field, model_validator
 
 from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig
 from strl_jax.envs.legged.config_types import (
+    Angle,
+    Delays,
+    Extent,
     Factors,
     Frictions,
     Gain,
+    Headings,
     Limit,
+    Masses,
     Names,
     Part,
     PerJoint,
-    Range,
+    Place,
+    Places,
     Seconds,
     Section,
+    Speeds,
     Weight,
 )
 
@@ -46,7 +53,7 @@ class RobotConfig(Section):
     )
     terminate_after_contacts_on: tuple[str, ...] = ("trunk",)
     collide: bool = False
-    default_joint_angles: dict[Part, float] = Field(
+    default_joint_angles: dict[Part, Angle] = Field(
         default_factory=lambda: {
             "R_hip": -0.1,
             "L_hip": 0.1,
@@ -87,16 +94,16 @@ class ControlConfig(Section):
     damping: PerJoint = 0.5
     action_scale: Limit = 0.25
     decimation: int = Field(4, ge=1, le=1000)
-    delay: Range = (0.0, 0.0)
+    delay: Delays = (0.0, 0.0)
 
 
 class CommandRanges(Section):
     """Least and greatest command: m/s, m/s, rad/s, and the heading in rad."""
 
-    lin_vel_x: Range = (-1.0, 1.0)
-    lin_vel_y: Range = (-1.0, 1.0)
-    ang_vel_yaw: Range = (-1.0, 1.0)
-    heading: Range = (-3.14, 3.14)
+    lin_vel_x: Speeds = (-1.0, 1.0)
+    lin_vel_y: Speeds = (-1.0, 1.0)
+    ang_vel_yaw: Speeds = (-1.0, 1.0)
+    heading: Headings = (-3.14, 3.14)
 
 
 class CommandsConfig(Section):
@@ -115,7 +122,7 @@ class CommandsConfig(Section):
     resampling_time: Seconds = 10.0
     heading_command: bool = True
     zero_probability: float = Field(0.05, ge=0, le=1)
-    smallest: float = Field(0.2, ge=0)
+    smallest: float = Field(0.2, ge=0, le=100)
     curriculum: bool = False
     start: float = Field(0.5, ge=0, le=1)
     step: float = Field(0.1, gt=0, le=1)
@@ -164,13 +171,13 @@ class RewardsConfig(Section):
 
     scales: RewardScales = RewardScales()
     only_positive_rewards: bool = True
-    tracking_sigma: float = Field(0.15, gt=0)
+    tracking_sigma: float = Field(0.15, ge=0.001, le=1000)
     soft_dof_pos_limit: float = Field(0.9, gt=0, le=1)
     soft_dof_vel_limit: float = Field(1.0, gt=0, le=1)
     soft_torque_limit: float = Field(1.0, gt=0, le=1)
-    base_height_target: float = Field(0.25, gt=0)
+    base_height_target: Extent = 0.25
     feet_air_time_threshold: float = Field(0.5, ge=0, le=100)
-    max_contact_force: float = Field(100.0, ge=0)
+    max_contact_force: Gain = 100.0
 
 
 class DomainRandConfig(Section):
@@ -187,8 +194,8 @@ class DomainRandConfig(Section):
     """
 
     friction_range: Frictions | None = (0.5, 1.25)
-    added_mass_range: Range | None = None
-    com_displacement_range: Range | None = None
+    added_mass_range: Masses | None = None
+    com_displacement_range: Places | None = None
     motor_strength_range: Factors | None = None
     stiffness_range: Factors | None = None
     damping_range: Factors | None = None
@@ -211,7 +218,7 @@ class NoiseConfig(Section):
     """Uniform noise of the component ``proprioception``; ``noise_level`` multiplies all of it."""
 
     add_noise: bool = True
-    noise_level: float = Field(1.0, ge=0)
+    noise_level: Gain = 1.0
     noise_scales: NoiseScales = NoiseScales()
 
 
@@ -229,8 +236,8 @@ class NormalizationConfig(Section):
     """Scales of the observations, and the size at which observations and actions are clipped."""
 
     obs_scales: ObsScales = ObsScales()
-    clip_observations: float = Field(100.0, gt=0)
-    clip_actions: float = Field(100.0, gt=0)
+    clip_observations: Limit = 100.0
+    clip_actions: Limit = 100.0
 
 
 class EpisodeConfig(Section):
@@ -249,7 +256,7 @@ class EpisodeConfig(Section):
     episode_length_s: Seconds = 20.0
     start_length_s: Seconds | None = None
     max_tilt: float | None = Field(1.0, gt=0, le=3.14)
-    min_height: float | None = None
+    min_height: Place | None = None
     joint_noise: float = Field(0.2, ge=0, lt=1)
     velocity_noise: float = Field(0.3, ge=0, le=100)
 
@@ -275,10 +282,10 @@ class LeggedConfig(Section):
 
     @model_validator(mode="after")
     def _times_fit(self):
-        low, high = self.control.delay
-        if low < 0 or high > self.dt:
+        delay = self.control.delay
+        if delay[1] > self.dt:
             limits = f"it must lie in [0, {self.dt:g}], one control step"
-            raise ValueError(f"control.delay: {[low, high]} is not allowed; {limits}")
+            raise ValueError(f"control.delay: {list(delay)} is not allowed; {limits}")
         first, whole = self.episode.start_length_s, self.episode.episode_length_s
         if first is not None and first > whole:
             raise ValueError(f"episode.start_length_s: {first:g} is not allowed; it must be <= {whole:g}")

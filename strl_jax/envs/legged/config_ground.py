@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from strl_jax.envs.legged.config_types import Depths, Factors, Points, Section
+from strl_jax.envs.legged.config_types import Depths, Distance, Extent, Extents, Length, Place, Points, Section, Slopes
 
 
 class CameraConfig(Section):
@@ -24,7 +24,7 @@ class CameraConfig(Section):
         centered: depths from -0.5 to 0.5, not from 0 to 1.
     """
 
-    position: tuple[float, float, float] = (0.27, 0.0, 0.03)
+    position: tuple[Place, Place, Place] = (0.27, 0.0, 0.03)
     pitch: float = Field(0.4, ge=-1.57, le=1.57)
     horizontal_fov: float = Field(1.5, gt=0, lt=3.1)
     height: int = Field(24, ge=1, le=1024)
@@ -79,26 +79,26 @@ class TerrainConfig(Section):
 
     mesh_type: Literal["plane", "heightfield"] = "plane"
     horizontal_scale: float = Field(0.1, ge=0.01, le=10)
-    border_size: float = Field(5.0, ge=0, le=1000)
+    border_size: Distance = 5.0
     curriculum: bool = True
-    max_init_terrain_level: int = Field(5, ge=0)
-    terrain_length: float = Field(8.0, gt=0, le=1000)
+    max_init_terrain_level: int = Field(5, ge=0, le=1000)
+    terrain_length: Length = 8.0
     num_rows: int = Field(10, ge=1, le=1000)
     num_cols: int = Field(10, ge=1, le=1000)
     terrain_proportions: TerrainProportions = TerrainProportions()
-    platform_size: float = Field(3.0, gt=0)
-    start_offset: float = Field(0.5, ge=0)
-    rough_height: Factors = (0.01, 0.08)
-    slope: Factors = (0.05, 0.4)
-    step_height: Factors = (0.04, 0.18)
-    step_width: float = Field(0.3, gt=0)
-    gap_size: Factors = (0.2, 0.6)
-    gap_depth: float = Field(1.0, gt=0)
-    block_height: Factors = (0.05, 0.35)
-    block_length: float = Field(1.5, gt=0)
-    seed: int = Field(0, ge=0)
+    platform_size: Length = 3.0
+    start_offset: Distance = 0.5
+    rough_height: Extents = (0.01, 0.08)
+    slope: Slopes = (0.05, 0.4)
+    step_height: Extents = (0.04, 0.18)
+    step_width: Length = 0.3
+    gap_size: Extents = (0.2, 0.6)
+    gap_depth: Extent = 1.0
+    block_height: Extents = (0.05, 0.35)
+    block_length: Length = 1.5
+    seed: int = Field(0, ge=0, lt=2**32)
     measure_heights: bool = True
     measured_points_x: Points = tuple(round(0.1 * i, 1) for i in range(-8, 9))
     measured_points_y: Points = tuple(round(0.1 * i, 1) for i in range(-5, 6))
-    engage_distance: float = Field(1.0, ge=0)
-    passed_distance: float = Field(0.25, ge=0)
+    engage_distance: Distance = 1.0
+    passed_distance: Distance = 0.25

@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.legged.config import DomainRandConfig, Range
+from strl_jax.envs.legged.config import DomainRandConfig
+from strl_jax.envs.legged.config_types import Range
 from strl_jax.envs.legged.physics import Variation
 from strl_jax.types import Array
 
