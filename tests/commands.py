@@ -55,6 +55,13 @@ class Walk(Env):
         )
 
 
+class Broken(Walk):
+    """Its simulator gives NaN whatever is done."""
+
+    def _state(self, position, goal, action):
+        return super()._state(position, goal, action).replace(reward=jnp.full_like(position, jnp.nan))
+
+
 def settings(log_root: Path, **runner) -> dict:
     """A config that trains in moments, with all statistics and the adaptive learning rate on."""
     return {

@@ -71,6 +71,7 @@ class Loop:
         self.leader = jax.process_index() == 0
         self.fault: WriterError | None = None  # the first of a writer
         self.pruned = False
+        self.untold = (1, runner.steps_per_iteration)  # numbers of invalid steps of an iteration that are told once
 
     def _budget(self, wanted: int) -> int:
         limit = self.runner.config.runner.max_env_steps
@@ -202,6 +203,7 @@ class Loop:
             with self._aside("evaluation"):
                 values |= runner.evaluation()
                 self._judge(values["Eval/mean_return"])
+        self._warn_invalid(pending.iteration, values["Train/invalid_steps"])
         if values["Loss/skipped_updates"]:
             self.console.warn(
                 f"iteration {pending.iteration}: {values['Loss/skipped_updates']:.0f} updates had a gradient that "
@@ -211,6 +213,17 @@ class Loop:
             for writer in self.writers:
                 self._guarded(writer, functools.partial(writer.write, pending.iteration, values))
         self.console.update(pending.iteration, values)
+
+    def _warn_invalid(self, iteration: int, steps: float) -> None:
+        """Tells of the first iteration with steps that were cut, and of the first in which all were."""
+        every = self.runner.steps_per_iteration
+        if steps < min(self.untold, default=math.inf):
+            return
+        self.untold = tuple(number for number in self.untold if number > steps)
+        self.console.warn(
+            f"iteration {iteration}: {steps:,.0f} of {every:,} steps had NaN or infinity and were cut"
+            f"{', so nothing was learnt' if steps >= every else ''}; others are in Train/invalid_steps"
+        )
 
     def _times(self, seconds: float) -> dict[str, float]:
         runner = self.runner

@@ -469,6 +469,18 @@ def test_a_writer_that_fails_ends_the_run_with_a_save(my_writers, config, tmp_pa
 
 
 @pytest.mark.slow
+def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
+    assert train.main(["--config", str(config), "--log-dir", str(tmp_path / "run"), "env.name=commands:Broken"]) == 0
+    cut = [line["Train/invalid_steps"] for line in log(tmp_path / "run")]
+    assert len(cut) > 1
+    assert set(cut) == {16.0}  # 4 environments x 4 steps
+    told = [line for line in "".join(capsys.readouterr()).splitlines() if "NaN" in line]
+    assert told == [
+        "warning: iteration 1: 16 of 16 steps had NaN or infinity and were cut, so nothing was learnt; "
+        "others are in Train/invalid_steps"
+    ]
+
+
 def test_budgets_that_are_spent(saved, tmp_path, capsys):
     path = tmp_path / "run"
     shutil.copytree(saved, path)
