@@ -106,7 +106,7 @@ class RunnerConfig(Section):
         eval_interval: iterations from one evaluation to the next; 0: none.
         num_eval_envs: environments of an evaluation.
         init_at_random_ep_len: start the first episodes at random ages.
-        init_from: run folder whose policy a new run starts from, or null.
+        init_from: run folder whose best policy (else its last or a numbered one) a new run starts from, or null.
         ckpt_manipulator: by_component, or the import path ``pkg.mod:function`` of what
             makes the weights of init_from fit.
         log_root: folder of all experiments.
