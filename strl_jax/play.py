@@ -133,7 +133,8 @@ def _play(trained: Trained, arguments: argparse.Namespace) -> tuple[Roll, dict]:
     commands = None if arguments.command is None else jnp.tile(jnp.array(arguments.command), (count, 1))
     policy = (trained.variables, trained.stats, key)
     roll = make_roll(trained.env, trained.algorithm, count)(*policy, commands)
-    console.print(table.of_policy(roll.numbers))
+    units = table.UNITS if records(trained.env.env) else {}  # another environment's metrics may be of anything
+    console.print(table.of_policy(roll.numbers, units))
     told["evaluation"] = table.numbers_of(roll.numbers)
     if arguments.table:
         each = table.grid(trained.env.env.config.commands)

@@ -83,8 +83,12 @@ def of_commands(found: Sequence[Mapping]) -> Table:
     return table
 
 
-def of_policy(numbers: Mapping[str, float]) -> Table:
-    """Everything that ``evaluation.summarize`` gives."""
+def of_policy(numbers: Mapping[str, float], units: Mapping[str, str] = UNITS) -> Table:
+    """Everything that ``evaluation.summarize`` gives.
+
+    Args:
+        units: metric -> what it is called; those come first.
+    """
     table = Table(box=None, pad_edge=False)
     for name in ("", "mean", "std", "min", "max"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
@@ -94,8 +98,8 @@ def of_policy(numbers: Mapping[str, float]) -> Table:
     if numbers["invalid"]:
         table.add_row("cut by NaN", f"{numbers['invalid']:.0f}")
     metrics = {name.removeprefix("metric/"): x for name, x in numbers.items() if name.startswith("metric/")}
-    for name in [*(name for name in UNITS if name in metrics), *(name for name in metrics if name not in UNITS)]:
-        table.add_row(UNITS.get(name, name), f"{metrics[name]:.4g}")
+    for name in [*(name for name in units if name in metrics), *(name for name in metrics if name not in units)]:
+        table.add_row(units.get(name, name), f"{metrics[name]:.4g}")
     return table
 
 

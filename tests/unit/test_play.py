@@ -78,6 +78,7 @@ def test_numbers_are_those_of_the_runner(run, tmp_path, capsys):
     assert captured.err == "note: there is no best checkpoint; this is the last one\n"
     lines = captured.out.splitlines()
     assert lines[0] == f"last checkpoint of iteration 10, {ENVS} episodes, seed 3"
+    assert any(line.startswith("tracking_error ") for line in lines)  # of a point on a line: no velocity
     assert lines[-1] == str(file)
     (returns,) = [line.split() for line in lines if line.startswith("return")]
     assert float(returns[1]) == pytest.approx(evaluation["mean_return"], rel=1e-3)
