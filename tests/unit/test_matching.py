@@ -10,7 +10,7 @@ from strl_jax.modules.input_layers import input_layers, output_layers
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
-from strl_jax.runners.transfer import by_component, stats_by_component
+from strl_jax.runners.matching import by_component, stats_by_component
 
 SIZES = {"a": (2,), "b": (1,), "c": (3,), "image": (2, 2), "wide": (5,)}
 ENVS = 3
