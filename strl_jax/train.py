@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 
 from strl_jax import config as config_module
-from strl_jax import registry
+from strl_jax import environments, registry
 from strl_jax.config import Config, ConfigError
 from strl_jax.runners import first_save, launch, run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for line in lines:
         launch.tell("warning", line)
     if arguments.print_config:
-        registry.check_env(config.env)
+        environments.check_env(config.env)
         print(config_module.to_yaml(config), end="")
         return 0
     launch.initialize(arguments)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from strl_jax import registry
+from strl_jax import environments, registry
 from strl_jax.config import Config
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
@@ -88,7 +88,7 @@ def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
         CheckpointError: all are damaged, or it is one of other observations.
         DeployError: the policy cannot be exported.
     """
-    env = registry.make_env(config.env)
+    env = environments.make_env(config.env)
     algorithm = registry.make_acting(config, env)
     kind, number, train, meta = read_acting(source, chosen, algorithm)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])

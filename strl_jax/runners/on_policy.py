@@ -10,7 +10,7 @@ import jax
 from jax.sharding import Mesh
 
 import strl_jax
-from strl_jax import registry
+from strl_jax import environments, registry
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
 from strl_jax.runners import checkpoint, run_dir, scalars
 from strl_jax.runners.assemble import assemble, changed_data
@@ -56,10 +56,10 @@ class OnPolicyRunner:
         self.config = train_cfg
         with ThreadPoolExecutor(max_workers=1) as starter:  # devices start while a simulator is imported
             devices = starter.submit(make_mesh) if mesh is None else None
-            base = registry.make_env(self.config.env) if env is None else env
+            base = environments.make_env(self.config.env) if env is None else env
             self.mesh = mesh if devices is None else devices.result()
         registry.check_shards(self.config, self.mesh.size)
-        self.env = registry.make_episode_env(self.config, base)
+        self.env = environments.make_episode_env(self.config, base)
         assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)

@@ -39,13 +39,14 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "interop": SHARED | {"modules", "algorithms"},
     **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
     "policies": LIBRARY | CONFIG,
+    "environments": LIBRARY | CONFIG,
     "registry": LIBRARY | CONFIG | {"policies"},
-    "runners": LIBRARY | CONFIG | {"registry", "policies", "__init__"},
+    "runners": LIBRARY | CONFIG | {"environments", "registry", "policies", "__init__"},
     "viewer": LIBRARY | CONFIG | {"registry", "runners"},
     "viewer/draw": set(),  # a process of its own that draws, and needs no JAX
-    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"registry", "runners", "viewer", "__init__"}),
+    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"environments", "registry", "runners", "viewer", "__init__"}),
     "interop/torch_checkpoint": LIBRARY | CONFIG | {"runners"},  # a command
-    "interop/export": LIBRARY | CONFIG | {"registry", "runners"},  # a command
+    "interop/export": LIBRARY | CONFIG | {"environments", "registry", "runners"},  # a command
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

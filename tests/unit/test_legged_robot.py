@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from strl_jax import registry
+from strl_jax import environments
 from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs.legged import robot
 from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
@@ -328,14 +328,14 @@ def test_files_that_do_not_fit(tmp_path):
 )
 def test_one_line_for_each_fault_of_a_config(name, kwargs, expected):
     with pytest.raises(ConfigError) as caught:
-        registry.make_env(EnvConfig(name=name, kwargs=kwargs))
+        environments.make_env(EnvConfig(name=name, kwargs=kwargs))
     assert str(caught.value).startswith(expected)
     assert len(caught.value.lines) == 1
 
 
 def test_a_config_as_yaml_gives_it():
     kwargs = {"control": {"stiffness": {"joint": "2e1", "calf": 30}, "delay": [0, 0.01]}, "commands": {"step": "5e-2"}}
-    env = registry.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
+    env = environments.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
     assert env.robot.stiffness.tolist() == [20.0, 20.0, 30.0] * 4
     assert env.config.control.delay == (0.0, 0.01)
     assert env.config.commands.step == 0.05

@@ -11,7 +11,7 @@ import pytest
 from commands import cached_in, log
 from flax import struct
 
-from strl_jax import registry, train
+from strl_jax import environments, train
 from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs import contract
 from strl_jax.envs.episode import EpisodeEnv
@@ -20,7 +20,7 @@ from strl_jax.envs.episode import EpisodeEnv
 def line_of(name, **kwargs):
     """The error of a config with this environment."""
     with pytest.raises(ConfigError) as caught:
-        registry.make_env(EnvConfig(name=f"playground:{name}", kwargs=kwargs))
+        environments.make_env(EnvConfig(name=f"playground:{name}", kwargs=kwargs))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -34,7 +34,7 @@ def test_without_the_package(monkeypatch):
 
 
 def test_it_is_imported_only_where_it_is_used():
-    code = "import sys; from strl_jax import config, registry; registry.make_env(config.EnvConfig(name='probe:action'))"
+    code = "import sys; from strl_jax import environments as e; e.make_env(e.EnvConfig(name='probe:action'))"
     subprocess.run([sys.executable, "-c", f"{code}; assert 'mujoco_playground' not in sys.modules"], check=True)
 
 
@@ -178,12 +178,12 @@ def test_keywords_that_do_not_fit(walker, kwargs, expected):
 @pytest.mark.parametrize("walker", [1], indirect=True)
 def test_overrides_reach_the_environment(walker):
     overrides = {"ctrl_dt": 1, "reward_config": {"scales": [3.0, 4.0]}, "episode_length": 9}
-    env = registry.make_env(EnvConfig(name="playground:Walker", kwargs={"config_overrides": overrides}))
+    env = environments.make_env(EnvConfig(name="playground:Walker", kwargs={"config_overrides": overrides}))
     assert env.dt == 1.0
     assert env.episode_length == 9
     assert env._env._config.reward_config.scales == [3.0, 4.0]
     assert env._env._config.impl == "jax"
-    dotted = registry.make_env(
+    dotted = environments.make_env(
         EnvConfig(
             name="playground:Walker",
             kwargs={"config_overrides": {"reward_config.scales": [5.0, 6.0]}, "impl": "warp"},
@@ -251,7 +251,7 @@ def _run_cartpole(env):
 
 
 def test_cartpole(playground):
-    env = registry.make_env(EnvConfig(name="playground:CartpoleBalance"))
+    env = environments.make_env(EnvConfig(name="playground:CartpoleBalance"))
     contract.check(env)
     # Position, cosine and sine of the angle, two velocities.
     assert env.observation_shapes == {"state": (5,)}

@@ -1,0 +1,162 @@
+"""Environments by the names of a config."""
+
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+
+from strl_jax import environments
+from strl_jax.config import Config, ConfigError, EnvConfig, from_dict
+from strl_jax.envs.brax import BraxEnv
+from strl_jax.envs.probe import Action, TwoGroups
+
+MODULE = """
+from strl_jax.envs.probe import Action
+
+number = 3
+
+def make_env(target=0.25):
+    return Action(target=target)
+
+def make_nothing():
+    return object()
+
+def make_any(**kwargs):
+    return Action()
+
+def make_failing():
+    return 1 + "a"
+
+def make_careful(target):
+    raise ValueError("no target\\nof this kind")
+"""
+
+
+@pytest.fixture
+def my_module(tmp_path, monkeypatch):
+    (tmp_path / "my_envs.py").write_text(MODULE)
+    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere")
+    (tmp_path / "unfinished.py").write_text("def make_env(:")
+    (tmp_path / "misspelt.py").write_text("\nnumber = nubmer")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "my_envs"
+    sys.modules.pop("my_envs", None)
+
+
+def make(**sections) -> Config:
+    return from_dict({"env": {"name": "probe:two_groups", "num_envs": 8}, **sections})[0]
+
+
+def test_probe():
+    assert environments.make_env(EnvConfig(name="probe:action", kwargs={"target": 0.75})) == Action(target=0.75)
+
+
+@pytest.mark.parametrize("name", ["brax:inverted_pendulum:spring", "brax:inverted_pendulum"])
+def test_brax(name):
+    env = environments.make_env(EnvConfig(name=name))
+    assert isinstance(env, BraxEnv)
+    assert env.action_size == 1
+
+
+def test_brax_is_imported_without_a_word():
+    """mujoco.mjx prints what it lacks when it is first imported."""
+    code = "from strl_jax import config, environments; environments.make_env(config.EnvConfig(name='brax:fast:none'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert "unknown Brax backend 'none'" in done.stderr
+
+
+def test_import_path(my_module):
+    env = environments.make_env(EnvConfig(name=f"{my_module}:make_env", kwargs={"target": 2.0}))
+    assert env.target == 2.0
+    assert environments.make_env(EnvConfig(name=f"{my_module}:make_any", kwargs={"x": 1})) == Action()
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "expected"),
+    [
+        ("ant", {}, "env.name: 'ant' is not allowed; it must be brax:NAME:BACKEND, legged:NAME, playground:"),
+        ("brax:", {}, "env.name: 'brax:' is not allowed; it must be brax:NAME:BACKEND"),
+        ("brax:antt:mjx", {}, "env.name: 'brax:antt:mjx' is not allowed; unknown Brax environment 'antt'; known: "),
+        ("brax:ant:mjc", {}, "env.name: 'brax:ant:mjc' is not allowed; unknown Brax backend 'mjc'; known: mjx, "),
+        ("brax:ant:spring", {"colour": 1}, "env.kwargs: {'colour': 1} is not allowed; "),
+        ("probe:actin", {}, "env.name: 'probe:actin' is not allowed; unknown probe environment 'actin'; known: "),
+        ("probe:action", {"goal": 1}, "env.kwargs: {'goal': 1} is not allowed; probe environment 'action' has no opt"),
+        ("my_env:make_env", {}, "env.name: 'my_env:make_env': cannot import my_env: No module named 'my_env'; it must"),
+        (".:f", {}, "env.name: '.:f': cannot import .: "),
+        (":f", {}, "env.name: ':f': cannot import "),
+        ("needs_more:f", {}, "env.name: 'needs_more:f': cannot import needs_more: No module named 'not_installed_any"),
+        ("my_envs:make_evn", {}, "env.name: 'my_envs:make_evn': my_envs has no make_evn; nearest is make_env"),
+        ("my_envs:number", {}, "env.name: 'my_envs:number': number is 3; it must be a function or a class"),
+        ("builtins:dict", {}, "env.name: 'builtins:dict' is not allowed; it must be brax:NAME:BACKEND, legged:NAME"),
+        ("unfinished:f", {}, "env.name: 'unfinished:f': cannot import unfinished: SyntaxError: invalid syntax (unfi"),
+        ("misspelt:f", {}, "env.name: 'misspelt:f': cannot import misspelt: NameError: name 'nubmer' is not defined"),
+        ("my_envs:make_failing", {}, "env.name: my_envs:make_failing fails: TypeError: unsupported operand type(s) "),
+        ("my_envs:make_careful", {"target": 1}, "env.name: my_envs:make_careful with {'target': 1} fails: ValueErro"),
+        ("probe:nan", {"probability": "a"}, "env.kwargs: {'probability': 'a'} is not allowed; probability is 'a'; it"),
+        ("probe:nan", {"probability": None}, "env.kwargs: {'probability': None} is not allowed; probability is null"),
+        ("probe:action", {"target": [1]}, "env.kwargs: {'target': [1]} is not allowed; target is [1]; it must be a "),
+        ("probe:action", {"target": True}, "env.kwargs: {'target': True} is not allowed; target is True; it must be"),
+        ("probe:action", {"target": math.nan}, "env.kwargs: {'target': nan} is not allowed; target is nan; it must "),
+        ("probe:constant", {"name": "x"}, "env.kwargs: {'name': 'x'} is not allowed; make() got multiple values for"),
+        ("brax:ant:spring", {"backend": "mjx"}, "env.kwargs: {'backend': 'mjx'} is not allowed; BraxEnv.__init__() g"),
+        ("brax:ant:spring", {"components": 3}, "env.kwargs: {'components': 3} is not allowed; components are 3; the "),
+        ("brax:ant:spring", {"self": 1}, "env.kwargs: {'self': 1} is not allowed; BraxEnv.__init__() got multiple v"),
+        ("brax:fast:spring", {}, "env.name: 'brax:fast:spring' is not allowed; Brax environment 'fast' on 'spring' d"),
+        ("my_envs:make_env", {"x": 1}, "env.kwargs: {'x': 1} does not fit my_envs:make_env: got an unexpected keyword"),
+    ],
+)  # fmt: skip
+def test_no_such_environment(my_module, name, kwargs, expected):
+    with pytest.raises(ConfigError) as caught:
+        environments.make_env(EnvConfig(name=name, kwargs=kwargs))
+    assert str(caught.value).startswith(expected)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_environment(my_module):
+    config = make(env={"name": "my_envs:make_nothing"})
+    with pytest.raises(ConfigError) as caught:
+        environments.make_episode_env(config, environments.make_env(config.env))
+    assert str(caught.value) == (
+        "env.name: my_envs:make_nothing gives object; it lacks reset, step, merge, finite, simulator, evaluated, "
+        "scores, observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
+    )
+
+
+def test_an_environment_that_fails_in_a_step():
+    class Failing(Action):
+        def step(self, state, action):
+            return state.replace(obs=state.obs["stat"])
+
+    with pytest.raises(ConfigError) as caught:
+        environments.make_episode_env(make(), Failing())
+    expected = (
+        r"env\.name: probe:two_groups gives Failing, whose functions fail: KeyError: 'stat' \(.*environments\.py:\d+\)"
+    )
+    assert re.fullmatch(expected, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("brax:antt:mjx", "ant"), ("brax:ant:mjc", "mjx"), ("probe:actin", "action")]
+)
+def test_the_nearest_environment_is_named(name, near):
+    with pytest.raises(ConfigError, match=f"; nearest is {near}$"):
+        environments.make_env(EnvConfig(name=name))
+
+
+def test_a_fault_inside_the_environment_says_where(tmp_path, monkeypatch):
+    (tmp_path / "broken_envs.py").write_text("def make_env():\n    return 1 + 'a'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=rf"unsupported operand .* \({tmp_path}/broken_envs\.py:2\)$") as caught:
+        environments.make_env(EnvConfig(name="broken_envs:make_env"))
+    assert isinstance(caught.value.__cause__, TypeError)  # its traceback is there for who calls this from Python
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 10), (3, 3)])
+def test_episode_length(given, expected):
+    config = make(env={"name": "probe:two_groups", "episode_length": given, "pool_fraction": 0.5})
+    env = environments.make_episode_env(config, TwoGroups())
+    assert env.episode_length == expected
+    assert env.pool_fraction == 0.5
