@@ -90,7 +90,7 @@ def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
     """
     env = environments.make_env(config.env)
     algorithm = registry.make_acting(config, env)
-    kind, number, train, meta = read_acting(source, chosen, algorithm)
+    kind, number, train, meta = read_acting(source, chosen, algorithm, config)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
     return deployable, describe(deployable, config, env.dt) | {
         "iteration": number,
@@ -127,7 +127,7 @@ def make_outputs(
         model = _package("strl_jax.interop.onnx_model", "--onnx")
         outputs.append(Output(onnx, model.dump(deployable, layout), model.load))
     if stablehlo_path is not None:
-        about = stablehlo_path.with_name(f"{stablehlo_path.name}.json")
+        about = stablehlo.description(stablehlo_path)
         outputs.append(Output(about, json.dumps(layout, indent=1).encode()))
         outputs.append(Output(stablehlo_path, stablehlo.dump(deployable), stablehlo.load))
     return outputs
@@ -164,6 +164,10 @@ def write(deployable: Deployable, outputs: Sequence[Output]) -> dict[Path, float
 def _check(arguments: argparse.Namespace) -> None:
     """Whether all that the outputs need is there, before anything slow."""
     paths = [path for path in (arguments.onnx, arguments.stablehlo) if path is not None]
+    described = [] if arguments.stablehlo is None else [stablehlo.description(arguments.stablehlo)]
+    for path in paths + described:
+        if run_dir.is_own(path, arguments.run_dir):
+            raise DeployError(f"{path}: cannot be written: it is the run's own")
     if len({path.absolute() for path in paths}) < len(paths):
         raise DeployError(f"--onnx and --stablehlo name the same file, {arguments.onnx}")
     for path in paths:

@@ -19,6 +19,11 @@ from strl_jax.interop.deploy import Deployable, Named, Step
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
+def description(path: Path) -> Path:
+    """Where the inputs and outputs of the file at ``path`` are described."""
+    return path.with_name(f"{path.name}.json")
+
+
 def dump(deployable: Deployable) -> bytes:
     """The policy as the content of a file."""
     (batch,) = jax.export.symbolic_shape("batch")

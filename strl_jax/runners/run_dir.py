@@ -16,6 +16,7 @@ from strl_jax import config_yaml
 from strl_jax.config import Config, ConfigError
 from strl_jax.runners.files import replaced
 from strl_jax.runners.leaves import SHOWN
+from strl_jax.runners.writers import METRICS
 
 CONFIG = "config.yaml"
 JSON = "config.json"
@@ -118,6 +119,14 @@ def _check_whole(path: Path) -> None:
         raise ConfigError(
             f"{path / CONFIG}: cut short: it lacks {', '.join(lacks[:SHOWN])}{more}; take what is missing from {JSON}"
         )
+
+
+def is_own(file: Path, path: Path) -> bool:
+    """Whether a file with that name is or could be one that the run in ``path`` writes: no place for results."""
+    file, path = file.resolve(), path.resolve()
+    own = (CONFIG, JSON, LOCK, METRICS)
+    written = file.parent == path and (file.name in own or file.name.startswith("events.out.tfevents"))
+    return written or any(file.is_relative_to(path / folder) for folder in ("checkpoints", "git"))
 
 
 def write_config(path: Path, config: Config, extra: Mapping | None = None) -> None:

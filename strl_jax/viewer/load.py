@@ -74,5 +74,5 @@ def load(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
         CheckpointError: all are damaged, or it is one of other observations.
     """
     algorithm = registry.make_acting(config, env.env)
-    kind, iteration, train, _ = read_acting(source, chosen, algorithm)
+    kind, iteration, train, _ = read_acting(source, chosen, algorithm, config)
     return Trained(config, env, algorithm, train["params"]["policy"], train["stats"], kind, iteration)

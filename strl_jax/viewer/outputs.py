@@ -7,9 +7,9 @@ from pathlib import Path
 
 from strl_jax.config import ConfigError
 from strl_jax.runners.files import replacement
+from strl_jax.runners.run_dir import is_own
 
 SUFFIXES = {"--video": (".mp4",), "--html": (".html", ".htm"), "--plot": (".png", ".pdf", ".svg"), "--out": (".json",)}
-OWN = ("config.json",)  # of a run's files those that have such an end
 PACKAGES = {"--video": ("av", "PIL"), "--plot": ("matplotlib",)}
 
 
@@ -30,7 +30,7 @@ def _faults(option: str, path: Path, run_dir: Path) -> list[str]:
     if path.is_dir() or not path.parent.is_dir():
         what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         return [f"{option}: {path} cannot be written: {what}"]
-    if path.resolve().parent == run_dir.resolve() and path.name in OWN:
+    if is_own(path, run_dir):
         return [f"{option}: {path} cannot be written: it is the run's own"]
     if not os.access(path.parent, os.W_OK):
         return [f"{option}: {path} cannot be written: the folder {path.parent} is not to be written in"]

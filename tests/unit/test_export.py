@@ -252,6 +252,9 @@ FAULTS = {
     ),
     "no folder": (["--onnx", "{out}/no/p"], r"/no/p: cannot be written: there is no folder .*/no"),
     "a folder": (["--stablehlo", "{out}"], r"cannot be written: it is a folder"),
+    "the run's config": (["--onnx", "{run}/config.yaml"], r"config\.yaml: cannot be written: it is the run's own"),
+    "its description": (["--stablehlo", "{run}/config"], r"config\.json: cannot be written: it is the run's own"),
+    "its checkpoints": (["--onnx", "{run}/checkpoints/p"], r"/p: cannot be written: it is the run's own"),
     "one file twice": (["--onnx", "{out}/p", "--stablehlo", "{out}/p"], r"name the same file"),
 }
 
@@ -265,7 +268,8 @@ def out(tmp_path) -> Path:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_one_line(fault, run, out, capsys):
     arguments, expected = FAULTS[fault]
-    assert re.search(expected, fails(capsys, export.main, run, *(argument.format(out=out) for argument in arguments)))
+    filled = [argument.format(out=out, run=run) for argument in arguments]
+    assert re.search(expected, fails(capsys, export.main, run, *filled))
     assert list(out.iterdir()) == []
 
 
