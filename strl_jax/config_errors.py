@@ -1,6 +1,7 @@
 """One line for everything that can be wrong in a config."""
 
 import difflib
+import json
 import os
 import re
 import traceback
@@ -12,7 +13,11 @@ from pydantic import BaseModel, ValidationError
 from strl_jax.config_coerce import find_model, plain
 
 MAX_LINES = 10
-FORMS = {r"^[^/\x00]*$": "a string without a /", r"^\d+$": "digits"}  # patterns in words
+FORMS = {  # patterns in words
+    r"^[^/\x00]*$": "a string without a /",
+    r"^[^./\x00][^/\x00]*$": "a name without a / that does not begin with a dot",
+    r"^\d+$": "digits",
+}
 HERE = os.path.dirname(__file__) + os.sep
 
 
@@ -43,8 +48,8 @@ def dotted(path: Sequence) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as it stands in a message, shortened; null as in YAML."""
-    text = "null" if value is None else repr(plain(value))
+    """A value as it stands in a message, shortened; null, true and false as in YAML."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(plain(value))
     if len(text) <= 80:
         return text
     end = text[-1] if text[-1] in "'\"])}" else ""  # what is opened is closed

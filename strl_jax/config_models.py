@@ -134,7 +134,7 @@ class RunnerConfig(Section):
     init_from: Text | None = None
     ckpt_manipulator: Manipulator = "by_component"
     log_root: Text = "logs"
-    experiment_name: Text = "default"
+    experiment_name: str = Field("default", pattern=r"^[^./\x00][^/\x00]*$")
     run_name: str = Field("", pattern=r"^[^/\x00]*$")
     logger: Logger | tuple[Logger, ...] = "tensorboard"
     wandb_project: Text = "strl_jax"

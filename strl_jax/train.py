@@ -109,7 +109,7 @@ def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace, held: ExitStac
             if leader:
                 launch.tell("note", line)
     begin = runner.progress.iteration
-    if config.runner.max_iterations >= begin:  # else its config stays as it is
+    if arguments.resume is None or config.runner.max_iterations > begin:  # else its config stays as it is
         try:
             runner.learn(config.runner.max_iterations - begin)
         except ConfigError:  # a writer did not start: nothing was trained
@@ -147,8 +147,10 @@ def _tell(runner: OnPolicyRunner, seconds: float) -> None:
     print(f"{progress.iteration} iterations, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
     if not math.isnan(progress.rewards.mean()):
         print(f"last 100 episodes: mean return {progress.rewards.mean():.1f}, length {progress.lengths.mean():.0f}")
-    if progress.evaluation:
-        value = progress.evaluation
+    value = progress.evaluation
+    if value and math.isnan(value["Eval/mean_return"]):
+        print("last evaluation: every episode was cut for NaN, infinity or 1e9 and more")
+    elif value:
         print(
             f"last evaluation: return {value['Eval/mean_return']:.1f} +- {value['Eval/std_return']:.1f} "
             f"(min {value['Eval/min_return']:.1f}, max {value['Eval/max_return']:.1f}); "

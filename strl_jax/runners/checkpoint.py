@@ -61,6 +61,10 @@ class DamagedCheckpointError(CheckpointError):
     """A checkpoint with missing, short, unreadable or changed files."""
 
 
+class UnfitCheckpointError(CheckpointError):
+    """A checkpoint whose leaves are others than those wanted."""
+
+
 @dataclass
 class _KeepUpToNewest(PreservationPolicy):
     """Keeps the ``keep`` highest steps up to the one just saved.
@@ -194,8 +198,8 @@ class Checkpointer:
 
         Raises:
             DamagedCheckpointError: files are missing, short, unreadable or not what was written.
-            CheckpointError: there is no such checkpoint, or its leaves differ from
-                the target's; names the first few with both shapes.
+            UnfitCheckpointError: its leaves differ from the target's; names the first few with both shapes.
+            CheckpointError: there is no such checkpoint.
         """
         self.wait()
         path = self._path(kind, iteration)
@@ -230,6 +234,8 @@ class Checkpointer:
         chosen = [(k, number) for k in kinds for number in reversed(self.found(k)) if iteration in (None, number)]
         if chosen:
             return chosen
+        if not self.run_dir.is_dir():
+            raise CheckpointError(f"{self.run_dir}: there is no such folder")
         what = f"{kinds[0]} checkpoint" if len(kinds) == 1 else "checkpoint"
         of = "" if iteration is None else f" of iteration {iteration}"
         there = {kind: ", ".join(map(str, self.found(kind))) for kind in KINDS}
@@ -341,7 +347,7 @@ def _check_same(path: Path, saved: Mapping, wanted: Mapping) -> None:
     ]
     if lines:
         more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-        raise CheckpointError(f"{path}: does not fit: {'; '.join(lines[:SHOWN])}{more}")
+        raise UnfitCheckpointError(f"{path}: does not fit: {'; '.join(lines[:SHOWN])}{more}")
 
 
 def _check_readable(path: Path) -> None:
@@ -405,6 +411,7 @@ def _rebuild(tree: Any, wanted: Mapping, restored: Mapping | None, saved: Mappin
 
 def _first_line(error: BaseException, folder: Path | None = None) -> str:
     """What an error says, cut to a line; files in ``folder`` by their names there, which no long path then cuts off."""
-    text = str(error) if folder is None else str(error).replace(f"{folder}/", "")
+    text = f"{error} is missing in a file" if isinstance(error, KeyError) else str(error)
+    text = text if folder is None else text.replace(f"{folder}/", "")
     lines = text.split(" See full TensorStore details")[0].split(" [source locations")[0].splitlines()
     return (lines[0] if lines else type(error).__name__)[:200]

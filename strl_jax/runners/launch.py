@@ -1,6 +1,7 @@
 """What every command does first: its arguments, several hosts, a compilation cache."""
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -53,6 +54,7 @@ def guarded(command: Callable[[], int], interrupted: str) -> int:
         Ctrl-C, 141 where nobody reads the output.
     """
     _drop_late_traces()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Orbax's tasks: their errors are raised as well
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
         warnings.showwarning = lambda message, *where: tell("warning", message)

@@ -221,7 +221,7 @@ class Loop:
             return
         self.untold = tuple(number for number in self.untold if number > steps)
         self.console.warn(
-            f"iteration {iteration}: {steps:,.0f} of {every:,} steps had NaN or infinity and were cut"
+            f"iteration {iteration}: {steps:,.0f} of {every:,} steps had NaN, infinity or 1e9 and more and were cut"
             f"{', so nothing was learnt' if steps >= every else ''}; others are in Train/invalid_steps"
         )
 
@@ -288,7 +288,8 @@ class Loop:
 
     def _finish(self) -> None:
         runner = self.runner
-        if runner.checkpointer is None:
+        untrained = runner.progress.iteration == self.first > 0  # what was resumed from is there and stays
+        if runner.checkpointer is None or untrained:
             return
         with runner.progress.report.section("save"):
             runner.save("last")

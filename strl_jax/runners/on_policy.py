@@ -253,7 +253,7 @@ class OnPolicyRunner:
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
         chosen = source.choose((kind,), iteration)
-        *_, state, meta = read_fitting(source, chosen, self.algorithm, target, subset=not everything)
+        *_, state, meta = read_fitting(source, chosen, self.algorithm, target, self.config, subset=not everything)
         if not everything:
             self._take_weights(state["train"])
             return []

@@ -226,7 +226,7 @@ def test_which_checkpoints_are_meant(tmp_path):
         run.choose(("best",), 5)
     with pytest.raises(CheckpointError, match=f"no checkpoint of iteration 6; {there}"):
         run.choose(iteration=6)
-    with pytest.raises(CheckpointError, match=f"{tmp_path}/absent: no checkpoint; there is none at all$"):
+    with pytest.raises(CheckpointError, match=f"{tmp_path}/absent: there is no such folder$"):
         Checkpointer(tmp_path / "absent").choose()
 
 

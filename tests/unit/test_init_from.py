@@ -123,7 +123,7 @@ def test_the_best_policy_is_taken_and_a_damaged_one_passed_over(source, tmp_path
             "runner.ckpt_manipulator: 'nowhere:grow' cannot be imported: No module named 'nowhere'",
         ),
         ({"ckpt_manipulator": "commands:HERE"}, "runner.ckpt_manipulator: 'commands:HERE' is not a function"),
-        ({"init_from": "{folder}/absent"}, "{folder}/absent: no checkpoint; there is none at all"),
+        ({"init_from": "{folder}/absent"}, "{folder}/absent: there is no such folder"),
         (
             {"init_from": "{folder}/damaged"},
             "{folder}/damaged/checkpoints/last/0: damaged: train/manifest",

@@ -180,7 +180,7 @@ def test_no_such_manipulator(trained, started, path, message):
 
 def test_nothing_to_read(trained, started, tmp_path):
     arguments = started.algorithm, started.train_state
-    with pytest.raises(CheckpointError, match=r"absent: no checkpoint; there is none at all$"):
+    with pytest.raises(CheckpointError, match=r"absent: there is no such folder$"):
         load_policy(tmp_path / "absent", *arguments)
     with pytest.raises(CheckpointError, match=r"no best checkpoint; there is last 0$"):
         load_policy(trained.log_dir, *arguments, kinds=("best",))

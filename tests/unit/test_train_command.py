@@ -35,6 +35,7 @@ FAULTS = {
     "unknown writer": (["runner.logger=tensorbord"], r"runner\.logger: 'tensorbord' .*nearest is tensorboard"),
     "writer that is not there": (["runner.logger=no_such_module:Writer"], r"runner\.logger: .*cannot be imported"),
     "no writer and another": (["runner.logger=[none, tensorboard]"], r"runner\.logger: .*'none' can only stand alone"),
+    "folder outside": (["runner.experiment_name=../x"], r"runner\.experiment_name: .*a name without a / that does not"),
     "no override": (["seed"], r"override 'seed': it must be section\.key=VALUE"),
     "unknown option": (["--sed", "7"], r"unrecognized arguments: --sed"),
     "abbreviated option": (["--log", "there"], r"unrecognized arguments: --log"),
@@ -270,8 +271,20 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("policy.actor_hidden_dims=[8]", [r"does not fit: .*actor.*saved float32\[4.*wanted float32\[8"]),
-        ("env.num_envs=8", [r"does not fit: rollout/.*: saved .*\[4\], wanted .*\[8\]"]),
+        (
+            "policy.actor_hidden_dims=[8]",
+            [
+                r"the last checkpoint of iteration 0 does not fit: train/\S+: saved \S+, wanted \S+; "
+                r"changed since: policy\.actor_hidden_dims: \[4\] in the checkpoint, \[8\] now$"
+            ],
+        ),
+        (
+            "env.num_envs=8",
+            [
+                r"does not fit: rollout/\S*: saved .*\[4\], wanted .*\[8\]; "
+                r"changed since: env\.num_envs: 4 in the checkpoint, 8 now$"
+            ],
+        ),
         (
             "env.groups.actor=[position]",
             [r"'actor', component 'goal': shape \(1, 2\) in the checkpoint, absent now"],
@@ -469,14 +482,34 @@ def test_a_writer_that_fails_ends_the_run_with_a_save(my_writers, config, tmp_pa
 
 
 @pytest.mark.slow
+def test_a_resume_that_trains_nothing_changes_nothing(config, tmp_path, capsys):
+    """Not even to write again what is there: a full disk would lose it."""
+    folder = tmp_path / "run"
+    assert train.main(["--config", str(config), "--log-dir", str(folder), "runner.max_iterations=2"]) == 0
+
+    def times() -> dict:
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
+
+    before = times()
+    assert train.main(["--resume", str(folder), "seed=9"]) == 0
+    assert "nothing was trained: 2 iterations are done, runner.max_iterations is 2" in capsys.readouterr().err
+    assert train.main(["--resume", str(folder), "runner.max_iterations=1"]) == 0
+    assert times() == before
+
+
+BROKEN = ["env.name=commands:Broken", "runner.eval_interval=3"]
+
+
 def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
-    assert train.main(["--config", str(config), "--log-dir", str(tmp_path / "run"), "env.name=commands:Broken"]) == 0
+    assert train.main(["--config", str(config), "--log-dir", str(tmp_path / "run"), *BROKEN]) == 0
     cut = [line["Train/invalid_steps"] for line in log(tmp_path / "run")]
+    out, err = capsys.readouterr()
+    assert "last evaluation: every episode was cut for NaN, infinity or 1e9 and more" in out.splitlines()
     assert len(cut) > 1
     assert set(cut) == {16.0}  # 4 environments x 4 steps
-    told = [line for line in "".join(capsys.readouterr()).splitlines() if "NaN" in line]
+    told = [line for line in (out + err).splitlines() if line.startswith("warning: iteration")]
     assert told == [
-        "warning: iteration 1: 16 of 16 steps had NaN or infinity and were cut, so nothing was learnt; "
+        "warning: iteration 1: 16 of 16 steps had NaN, infinity or 1e9 and more and were cut, so nothing was learnt; "
         "others are in Train/invalid_steps"
     ]
 
