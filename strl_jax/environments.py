@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 
 from pydantic import ValidationError
@@ -56,6 +57,21 @@ def check_env(config: EnvConfig) -> None:
         _own_callable(config)
 
 
+def filled(config: Config) -> Config:
+    """The config with all defaults of a legged environment in its ``env.kwargs``; others keep theirs to themselves.
+
+    So a run stays what it was when a default changes.
+
+    Raises:
+        ConfigError: as ``check_env``.
+    """
+    kind, rest = _split(config.env.name)
+    if kind != "legged":
+        return config
+    kwargs = _legged_config(rest, config.env.kwargs).model_dump(mode="json")
+    return config.model_copy(update={"env": config.env.model_copy(update={"kwargs": kwargs})})
+
+
 def _split(name: str) -> tuple[str, str]:
     """What stands before the first colon and behind it."""
     kind, _, rest = name.partition(":")
@@ -86,11 +102,13 @@ ADAPTERS = ("strl_jax.envs.brax", "strl_jax.envs.legged.env")  # tested here, an
 
 
 def _brax_env(rest: str, kwargs: dict) -> Env:
-    with contextlib.redirect_stdout(None):  # mujoco.mjx prints that it lacks warp, which nothing here needs
+    name, _, backend = rest.partition(":")
+    with contextlib.redirect_stdout(None), warnings.catch_warnings():
+        # mujoco.mjx prints that it lacks warp, which nothing here needs; Brax warns that it rests
+        warnings.filterwarnings("ignore", message="Brax System")
         from strl_jax.envs.brax import BraxEnv  # Brax takes seconds to import
 
-    name, _, backend = rest.partition(":")
-    return BraxEnv(name, backend or "mjx", **kwargs)
+        return BraxEnv(name, backend or "mjx", **kwargs)
 
 
 def _legged_env(rest: str, kwargs: dict) -> Env:

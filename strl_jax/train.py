@@ -53,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
         launch.tell("warning", line)
     if arguments.print_config:
         environments.check_env(config.env)
-        print(config_module.to_yaml(config), end="")
+        print(config_module.to_yaml(environments.filled(config)), end="")
         return 0
     launch.initialize(arguments)
     launch.use_compilation_cache()
@@ -146,15 +146,15 @@ def _tell(runner: OnPolicyRunner, seconds: float) -> None:
         print(f"stopped by {runner.stopped_by} and saved; go on with --resume {runner.log_dir}")
     print(f"{progress.iteration} iterations, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
     if not math.isnan(progress.rewards.mean()):
-        print(f"last 100 episodes: mean return {progress.rewards.mean():.1f}, length {progress.lengths.mean():.0f}")
+        print(f"last 100 episodes: mean return {progress.rewards.mean():.5g}, length {progress.lengths.mean():.0f}")
     value = progress.evaluation
     if value and math.isnan(value["Eval/mean_return"]):
         print("last evaluation: every episode was cut for NaN, infinity or 1e9 and more")
     elif value:
         print(
-            f"last evaluation: return {value['Eval/mean_return']:.1f} +- {value['Eval/std_return']:.1f} "
-            f"(min {value['Eval/min_return']:.1f}, max {value['Eval/max_return']:.1f}); "
-            f"best mean {progress.best_score if progress.best_score is not None else math.nan:.1f}"
+            f"last evaluation: return {value['Eval/mean_return']:.5g} +- {value['Eval/std_return']:.3g} "
+            f"(min {value['Eval/min_return']:.5g}, max {value['Eval/max_return']:.5g}); "
+            f"best mean {progress.best_score if progress.best_score is not None else math.nan:.5g}"
         )
     print("\n".join(progress.report.lines()))
     print(f"results: {runner.log_dir}")

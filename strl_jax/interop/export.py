@@ -184,7 +184,7 @@ def _package(name: str, option: str):
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise DeployError(f"{option} needs the package {error.name}: pip install strl_jax[onnx]") from None
+        raise DeployError(f"{option} needs the package {error.name}: pip install 'strl_jax[onnx]'") from None
 
 
 def _temporary(path: Path) -> Path:

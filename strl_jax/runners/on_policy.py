@@ -53,7 +53,7 @@ class OnPolicyRunner:
             train_cfg, lines = from_dict(train_cfg)
             for line in lines:
                 warnings.warn(line, stacklevel=2)
-        self.config = train_cfg
+        self.config = environments.filled(train_cfg) if env is None else train_cfg
         with ThreadPoolExecutor(max_workers=1) as starter:  # devices start while a simulator is imported
             devices = starter.submit(make_mesh) if mesh is None else None
             base = environments.make_env(self.config.env) if env is None else env

@@ -209,7 +209,7 @@ def _import_wandb():
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
-        raise ValueError(f"writer 'wandb' needs the package wandb ({error}): pip install strl_jax[wandb]") from None
+        raise ValueError(f"writer 'wandb' needs the package wandb ({error}): pip install 'strl_jax[wandb]'") from None
 
 
 def _import_class(path: str) -> Callable[..., Writer]:

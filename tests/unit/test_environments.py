@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from strl_jax import environments
-from strl_jax.config import Config, ConfigError, EnvConfig, from_dict
+from strl_jax.config import Config, ConfigError, EnvConfig, from_dict, to_dict
 from strl_jax.envs.brax import BraxEnv
 from strl_jax.envs.probe import Action, TwoGroups
 
@@ -68,6 +68,20 @@ def test_brax_is_imported_without_a_word():
     assert "unknown Brax backend 'none'" in done.stderr
 
 
+def test_a_config_is_filled_with_a_robots_defaults():
+    config = make(env={"name": "legged:rough", "kwargs": {"sim": {"iterations": 2}, "camera": {}}})
+    found = environments.filled(config)
+    kwargs = found.env.kwargs
+    assert kwargs["sim"] == {"dt": 0.005, "iterations": 2, "ls_iterations": 8}
+    assert kwargs["control"]["action_scale"] == 0.25
+    assert kwargs["commands"]["ranges"]["lin_vel_x"] == [-1.0, 1.0]
+    assert kwargs["terrain"]["mesh_type"] == "heightfield"
+    assert kwargs["camera"]["height"] == 24
+    assert environments.filled(from_dict(to_dict(found))[0]) == found
+    other = make()
+    assert environments.filled(other) is other
+
+
 def test_import_path(my_module):
     env = environments.make_env(EnvConfig(name=f"{my_module}:make_env", kwargs={"target": 2.0}))
     assert env.target == 2.0
@@ -98,7 +112,7 @@ def test_import_path(my_module):
         ("probe:nan", {"probability": "a"}, "env.kwargs: {'probability': 'a'} is not allowed; probability is 'a'; it"),
         ("probe:nan", {"probability": None}, "env.kwargs: {'probability': None} is not allowed; probability is null"),
         ("probe:action", {"target": [1]}, "env.kwargs: {'target': [1]} is not allowed; target is [1]; it must be a "),
-        ("probe:action", {"target": True}, "env.kwargs: {'target': True} is not allowed; target is True; it must be"),
+        ("probe:action", {"target": True}, "env.kwargs: {'target': True} is not allowed; target is true; it must be"),
         ("probe:action", {"target": math.nan}, "env.kwargs: {'target': nan} is not allowed; target is nan; it must "),
         ("probe:constant", {"name": "x"}, "env.kwargs: {'name': 'x'} is not allowed; make() got multiple values for"),
         ("brax:ant:spring", {"backend": "mjx"}, "env.kwargs: {'backend': 'mjx'} is not allowed; BraxEnv.__init__() g"),

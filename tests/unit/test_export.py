@@ -283,7 +283,7 @@ def test_packages_that_are_missing(run, out, capsys, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)  # what Python does for a package that cannot be imported
             line = fails(capsys, export.main, run, option, out / "p")
-        assert line == f"{option} needs the package {package}: pip install strl_jax[onnx]"
+        assert line == f"{option} needs the package {package}: pip install 'strl_jax[onnx]'"
     assert list(out.iterdir()) == []
 
 

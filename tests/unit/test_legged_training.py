@@ -1,5 +1,6 @@
 """A quadruped trains the way a user trains it."""
 
+import json
 import math
 
 import jax
@@ -46,6 +47,11 @@ def test_twenty_iterations_of_sixteen_robots(tmp_path):
     assert all(math.isfinite(lines[-1][name]) for name in terms)
     leaves = jax.tree.leaves(runner.train_state.params)
     assert all(np.isfinite(leaf).all() for leaf in leaves)
+
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["env"]["kwargs"]["control"]["damping"] == 0.5  # a default, kept
+    assert saved["control"] == {"action_scale": 0.25}  # what a mutex policy reads of its sub-policies
+    assert saved["normalization"] == {"obs_scales": {"lin_vel": 2.0}}
 
 
 @pytest.mark.slow

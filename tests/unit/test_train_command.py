@@ -124,7 +124,7 @@ def test_wandb_that_is_not_installed(config, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)  # what Python does for a package that cannot be imported
     code, lines = call(capsys, "--config", config, "runner.logger=wandb")
     assert (code, len(lines)) == (2, 1)
-    assert re.search(r"^error: runner\.logger: .*needs the package wandb .*pip install strl_jax\[wandb\]$", lines[0])
+    assert re.search(r"^error: runner\.logger: .*needs the package wandb .*pip install 'strl_jax\[wandb\]'$", lines[0])
     assert not (tmp_path / "logs").exists()
 
 

@@ -197,9 +197,9 @@ def test_bad_specs_give_one_line_and_write_nothing(spec, message, tmp_path):
 
 def test_missing_wandb_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match=r"writer 'wandb' needs the package wandb .*: pip install strl_jax\[wandb\]"):
+    with pytest.raises(ValueError, match=r"writer 'wandb' needs the package wandb .*: pip install 'strl_jax\[wandb\]'"):
         check_writers("wandb")
-    with pytest.raises(ValueError, match=r"pip install strl_jax\[wandb\]"):
+    with pytest.raises(ValueError, match=r"pip install 'strl_jax\[wandb\]'"):
         WandbWriter(tmp_path, "project", "name", {})
 
 

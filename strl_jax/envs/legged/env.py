@@ -51,6 +51,16 @@ class LeggedEnv(Env):
         self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
         _check_mass(config, self.robot.model.body_mass[self.robot.base])
 
+    @property
+    def action_scale(self) -> float:
+        """rad of a joint's target for an action of 1."""
+        return self.config.control.action_scale
+
+    @property
+    def lin_vel_scale(self) -> float:
+        """Factor of planar velocities and their commands in observations."""
+        return self.config.normalization.obs_scales.lin_vel
+
     def reset(self, key: Array) -> EnvState:
         """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
         batch, first = key.shape[0], self.config.episode.start_length_s
