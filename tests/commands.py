@@ -120,15 +120,21 @@ def run(*arguments, **options) -> tuple[int, str, str]:
     return finish(start(*arguments, **options))
 
 
-def fails(capsys, main: Callable, *arguments) -> str:
-    """Stderr of the command ``main`` without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
+def call(capsys, main: Callable, *arguments) -> tuple[int, list[str]]:
+    """Exit code of the command ``main`` and the lines on stderr; stdout must be empty."""
     try:
         code = main([str(argument) for argument in arguments])
     except SystemExit as stop:  # argparse
         code = stop.code
     captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert (code, captured.out, len(lines)) == (2, "", 1), captured
+    assert captured.out == ""
+    return code, captured.err.splitlines()
+
+
+def fails(capsys, main: Callable, *arguments) -> str:
+    """Stderr of the command ``main`` without ``error: ``; it must be one line, the exit code 2, and stdout empty."""
+    code, lines = call(capsys, main, *arguments)
+    assert (code, len(lines)) == (2, 1), lines
     assert lines[0].startswith("error: ")
     return lines[0].removeprefix("error: ")
 

@@ -2,19 +2,16 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 import yaml
-from commands import cached_in, log, run, settings, write
+from commands import cached_in, call, log, run, settings, write
 
 from strl_jax import train
 from strl_jax.config import load, to_dict
-from strl_jax.runners import first_save, run_dir, writers
 from strl_jax.runners.checkpoint import Checkpointer
-from strl_jax.runners.on_policy import OnPolicyRunner
 
 # 4 devices are there, see conftest.py.
 FAULTS = {
@@ -60,21 +57,10 @@ def config(tmp_path):
     return write(tmp_path / "config.yaml", settings(tmp_path / "logs"))
 
 
-def call(capsys, *arguments) -> tuple[int, list[str]]:
-    """Exit code of the command and the lines on stderr; stdout must be empty."""
-    try:
-        code = train.main([str(argument) for argument in arguments])
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return code, captured.err.splitlines()
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_one_line(fault, config, tmp_path, capsys):
     arguments, expected = FAULTS[fault]
-    code, lines = call(capsys, "--config", config, *arguments)
+    code, lines = call(capsys, train.main, "--config", config, *arguments)
     assert code == 2
     assert len(lines) == 1, lines
     assert re.match(r"error: \S", lines[0])
@@ -83,7 +69,7 @@ def test_fault_is_one_line(fault, config, tmp_path, capsys):
 
 
 def test_each_fault_has_its_line(config, tmp_path, capsys):
-    code, lines = call(capsys, "--config", config, "algorithm.gama=0.9", "env.num_envs=0", "sed=1")
+    code, lines = call(capsys, train.main, "--config", config, "algorithm.gama=0.9", "env.num_envs=0", "sed=1")
     assert code == 2
     assert len(lines) == 3
     assert all(line.startswith("error: override ") for line in lines)
@@ -101,28 +87,28 @@ def test_each_fault_has_its_line(config, tmp_path, capsys):
 )
 def test_broken_file(text, expected, config, capsys):
     config.write_text(text)
-    code, lines = call(capsys, "--config", config)
+    code, lines = call(capsys, train.main, "--config", config)
     assert (code, len(lines)) == (2, 1)
     assert re.search(f"^error: .*{expected}", lines[0]), lines[0]
 
 
 def test_missing_file_and_missing_choice(config, tmp_path, capsys):
-    code, lines = call(capsys, "--config", tmp_path / "confg.yaml")
+    code, lines = call(capsys, train.main, "--config", tmp_path / "confg.yaml")
     assert (code, lines) == (2, [f"error: {tmp_path}/confg.yaml: no such file; nearest is config.yaml"])
     for arguments in ([], ["--config", config, "--resume", tmp_path]):
-        code, lines = call(capsys, *arguments)
+        code, lines = call(capsys, train.main, *arguments)
         assert (code, lines) == (2, ["error: one of --config FILE and --resume RUN_DIR is needed, and not both"])
-    code, lines = call(capsys, "--resume", tmp_path, "--log-dir", tmp_path)
+    code, lines = call(capsys, train.main, "--resume", tmp_path, "--log-dir", tmp_path)
     assert (code, lines) == (2, ["error: --log-dir: a resumed run stays in its folder"])
-    code, lines = call(capsys, "--resume", tmp_path)  # it has a config.yaml
+    code, lines = call(capsys, train.main, "--resume", tmp_path)  # it has a config.yaml
     assert (code, lines) == (2, [f"error: --resume: {tmp_path} is no run folder: it has no config.json"])
-    code, lines = call(capsys, "--resume", tmp_path / "none")
+    code, lines = call(capsys, train.main, "--resume", tmp_path / "none")
     assert (code, lines) == (2, [f"error: --resume: {tmp_path}/none is no run folder: it has no config.yaml"])
 
 
 def test_wandb_that_is_not_installed(config, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)  # what Python does for a package that cannot be imported
-    code, lines = call(capsys, "--config", config, "runner.logger=wandb")
+    code, lines = call(capsys, train.main, "--config", config, "runner.logger=wandb")
     assert (code, len(lines)) == (2, 1)
     assert re.search(r"^error: runner\.logger: .*needs the package wandb .*pip install 'strl_jax\[wandb\]'$", lines[0])
     assert not (tmp_path / "logs").exists()
@@ -131,7 +117,7 @@ def test_wandb_that_is_not_installed(config, tmp_path, capsys, monkeypatch):
 def test_run_folder_that_cannot_be_made(config, tmp_path, capsys):
     (tmp_path / "logs").write_text("a file")
     for arguments in ([], ["--log-dir", tmp_path / "logs" / "run"]):
-        code, lines = call(capsys, "--config", config, *arguments)
+        code, lines = call(capsys, train.main, "--config", config, *arguments)
         assert (code, len(lines)) == (2, 1)
         assert re.search(r"^error: run folder .*/logs/.*: cannot be made: .*--log-dir names another place$", lines[0])
 
@@ -185,7 +171,7 @@ def test_printed_config_is_a_config(config, tmp_path, capsys):
     ],
 )
 def test_a_printed_config_has_an_environment_that_takes_it(overrides, expected, config, capsys):
-    code, lines = call(capsys, "--config", config, "--print-config", *overrides)
+    code, lines = call(capsys, train.main, "--config", config, "--print-config", *overrides)
     assert (code, len(lines)) == (2, 1)
     assert re.match(f"error: {expected}", lines[0]), lines[0]
 
@@ -255,185 +241,6 @@ def test_keys_without_meaning_warn_once(config, capsys):
     ]
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A run folder with a checkpoint of the start."""
-    folder = tmp_path_factory.mktemp("saved")
-    config, _ = load(write(folder / "config.yaml", settings(folder)))
-    runner = OnPolicyRunner(None, config)
-    runner.open(run_dir.create(folder / "run", config))
-    runner.train_state, runner.rollout_state = runner.fresh_states(False)
-    runner.save()
-    runner.close()
-    return runner.log_dir
-
-
-@pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        (
-            "policy.actor_hidden_dims=[8]",
-            [
-                r"the last checkpoint of iteration 0 does not fit: train/\S+: saved \S+, wanted \S+; "
-                r"changed since: policy\.actor_hidden_dims: \[4\] in the checkpoint, \[8\] now$"
-            ],
-        ),
-        (
-            "env.num_envs=8",
-            [
-                r"does not fit: rollout/\S*: saved .*\[4\], wanted .*\[8\]; "
-                r"changed since: env\.num_envs: 4 in the checkpoint, 8 now$"
-            ],
-        ),
-        (
-            "env.groups.actor=[position]",
-            [r"'actor', component 'goal': shape \(1, 2\) in the checkpoint, absent now"],
-        ),
-        (
-            "env.groups={actor: [goal], critic: [goal]}",
-            [r"group 'actor', component 'position'", r"group 'critic', component 'position'"],
-        ),
-    ],
-)
-def test_resume_with_what_does_not_fit(override, expected, saved, capsys):
-    before = sorted(path for path in saved.rglob("*"))
-    code, lines = call(capsys, "--resume", saved, override)
-    assert code == 2
-    assert len(lines) == len(expected), lines
-    for line, pattern in zip(lines, expected, strict=True):
-        assert re.search(f"^error: .*{pattern}", line), line
-    assert sorted(path for path in saved.rglob("*")) == before
-
-
-def damage(run, how: str) -> None:
-    checkpoints = run / "checkpoints"
-    last = checkpoints / "last" / "0"
-    if how == "arrays":
-        shutil.rmtree(last / "train")
-    elif how == "record":
-        (last / "record" / "metadata").write_text("null")
-    elif how == "last":
-        (checkpoints / "last").rename(checkpoints / "best")
-    elif how == "file":
-        shutil.rmtree(checkpoints)
-        checkpoints.write_text("")
-
-
-def contents(folder) -> dict:
-    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
-DAMAGE = {
-    "arrays": "/checkpoints/last/0: damaged: train/manifest.ocdbt is missing",
-    "record": "/checkpoints/last/0: damaged: record/metadata: the record has no meta",
-    "last": ": no last checkpoint; there is best 0",
-    "file": "/checkpoints: damaged: it is no folder",
-}
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_run_is_not_started_again(how, saved, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(saved, run)
-    damage(run, how)
-    before = contents(run)
-    code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
-    assert (code, lines) == (2, [f"error: {run}{DAMAGE[how]}"])
-    assert contents(run) == before
-
-
-def test_a_run_without_a_readable_checkpoint_is_not_started_again(saved, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(saved, run)
-    shutil.copytree(run / "checkpoints/last/0", run / "checkpoints/last/1")
-    for record in run.glob("checkpoints/last/*/record/metadata"):
-        record.write_text("")
-    before = contents(run)
-    code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
-    wrong = "damaged: record/metadata: no JSON: Expecting value: line 1 column 1 (char 0)"
-    assert (code, lines) == (
-        2,
-        [
-            f"warning: {run}/checkpoints/last/1: {wrong}; passed over",
-            f"error: {run}: none of the 2 checkpoints is readable; the last: checkpoints/last/0: {wrong}",
-        ],
-    )
-    assert contents(run) == before
-
-
-def reached(run, iteration: int, **intervals) -> None:
-    """A run folder like that of a run that was killed after so many iterations, its last line cut short."""
-    config, _ = load(write(run.with_suffix(".yaml"), settings(run, **intervals)))
-    run_dir.create(run, config)
-    lines = [json.dumps({"iteration": number}) for number in range(1, iteration + 1)]
-    (run / "metrics.jsonl").write_text("\n".join([*lines, f'{{"iteration": {iteration + 1}']))
-
-
-@pytest.mark.parametrize("how", ["gone", "empty", "empty kinds"])
-def test_a_run_that_lost_its_checkpoints_is_not_started_again(how, tmp_path, capsys):
-    run = tmp_path / "run"
-    reached(run, 301)
-    if how != "gone":
-        (run / "checkpoints" / ("last" if how == "empty kinds" else "")).mkdir(parents=True)
-    before = contents(run)
-    code, lines = call(capsys, "--resume", run, "runner.max_iterations=7", "runner.last_interval=500")
-    expected = (
-        f"error: {run}/checkpoints: no checkpoint is left of the run, which got to iteration 301 (metrics.jsonl) and "
-        f"had saved; nothing was changed; --config {run}/config.yaml starts a new run"
-    )
-    assert (code, lines) == (2, [expected])
-    assert contents(run) == before
-
-
-@pytest.mark.parametrize(
-    ("intervals", "second"),
-    [((50, 50), 50), ((500, 500), 500), ((50, 500), 100), ((500, 50), 100), ((2, 3), 3), ((1, 1), 1)],
-)
-def test_a_run_that_may_have_been_killed_before_its_first_checkpoint(intervals, second, tmp_path):
-    """The second save waits for the first; until it has, a kill may leave neither."""
-    for iteration in (second, second + 1):
-        run = tmp_path / str(iteration)
-        reached(run, iteration, last_interval=intervals[0], save_interval=intervals[1])
-        assert first_save.passed(run) == (None if iteration == second else iteration)
-    (run / "metrics.jsonl").unlink()
-    assert first_save.passed(run) is None
-
-
-def test_a_kill_after_any_line_leaves_what_may_start_again_or_a_checkpoint(config, tmp_path, monkeypatch):
-    """Saves take longer than the iterations here."""
-    run, found = tmp_path / "run", []
-
-    def write_line(writer, iteration, scalars, write=writers.JsonlWriter.write):
-        write(writer, iteration, scalars)
-        found.append((iteration, first_save.passed(run), Checkpointer(run).is_fresh()))
-
-    monkeypatch.setattr(writers.JsonlWriter, "write", write_line)
-    settings = ["runner.last_interval=3", "runner.max_iterations=8", "runner.eval_interval=0"]
-    assert train.main(["--config", str(config), "--log-dir", str(run), *settings]) == 0
-    assert [(iteration, reached) for iteration, reached, _ in found] == [
-        (iteration, iteration if iteration > 6 else None) for iteration in range(1, 9)
-    ]
-    assert [fresh for _, reached, fresh in found if reached is not None] == [False, False]
-
-
-def test_a_run_that_another_process_trains(saved, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(saved, run)
-    before = contents(run)
-    with run_dir.locked(run):
-        code, lines = call(capsys, "--resume", run, "runner.max_iterations=7")
-    assert (code, lines) == (2, [f"error: run folder {run}: another process is training in it"])
-    assert contents(run) == before
-
-
-def test_metrics_that_cannot_be_written(saved, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(saved, run)
-    (run / "metrics.jsonl").mkdir()
-    code, lines = call(capsys, "--resume", run)
-    assert (code, lines) == (2, [f"error: {run}/metrics.jsonl: Is a directory"])
-
-
 WRITERS = """
 class Closed:
     def __init__(self, run_dir, config, start_iteration):
@@ -459,11 +266,13 @@ def my_writers(tmp_path, monkeypatch):
 
 
 def test_a_writer_that_does_not_start(my_writers, config, tmp_path, capsys):
-    code, lines = call(capsys, "--config", config, "--log-dir", tmp_path / "run", "runner.logger=my_writers:Closed")
+    code, lines = call(
+        capsys, train.main, "--config", config, "--log-dir", tmp_path / "run", "runner.logger=my_writers:Closed"
+    )
     expected = "error: runner.logger: writer 'my_writers:Closed' did not start: RuntimeError: no connection"
     assert (code, lines) == (2, [f"{expected} ({tmp_path}/my_writers.py:4)"])
     assert not (tmp_path / "run").exists()
-    code, lines = call(capsys, "--config", config, "runner.logger=unfinished:Writer")
+    code, lines = call(capsys, train.main, "--config", config, "runner.logger=unfinished:Writer")
     assert (code, len(lines)) == (2, 1)
     assert re.search("^error: runner.logger: writer 'unfinished:Writer' cannot be imported: SyntaxError: ", lines[0])
 
@@ -481,22 +290,6 @@ def test_a_writer_that_fails_ends_the_run_with_a_save(my_writers, config, tmp_pa
     assert [line["iteration"] for line in log(run)] == [1, 2, 3]
 
 
-@pytest.mark.slow
-def test_a_resume_that_trains_nothing_changes_nothing(config, tmp_path, capsys):
-    """Not even to write again what is there: a full disk would lose it."""
-    folder = tmp_path / "run"
-    assert train.main(["--config", str(config), "--log-dir", str(folder), "runner.max_iterations=2"]) == 0
-
-    def times() -> dict:
-        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != ".lock"}
-
-    before = times()
-    assert train.main(["--resume", str(folder), "seed=9"]) == 0
-    assert "nothing was trained: 2 iterations are done, runner.max_iterations is 2" in capsys.readouterr().err
-    assert train.main(["--resume", str(folder), "runner.max_iterations=1"]) == 0
-    assert times() == before
-
-
 BROKEN = ["env.name=commands:Broken", "runner.eval_interval=3"]
 
 
@@ -512,22 +305,6 @@ def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
         "warning: iteration 1: 16 of 16 steps had NaN, infinity or 1e9 and more and were cut, so nothing was learnt; "
         "others are in Train/invalid_steps"
     ]
-
-
-def test_budgets_that_are_spent(saved, tmp_path, capsys):
-    path = tmp_path / "run"
-    shutil.copytree(saved, path)
-    code = train.main(["--resume", str(path), "runner.max_iterations=2", f"runner.max_env_steps={'9' * 400}"])
-    assert (code, capsys.readouterr().err) == (0, "")
-    before = (path / "config.yaml").read_text()
-    code = train.main(["--resume", str(path), "runner.max_iterations=1"])
-    note = "note: nothing was trained: 2 iterations are done, runner.max_iterations is 1\n"
-    assert (code, capsys.readouterr().err) == (0, note)
-    assert (path / "config.yaml").read_text() == before
-    # 2 iterations x 4 steps x 4 environments = 32
-    code = train.main(["--resume", str(path), "runner.max_iterations=9", "runner.max_env_steps=32"])
-    note = "note: nothing was trained: 32 env steps are done, runner.max_env_steps is 32\n"
-    assert (code, capsys.readouterr().err) == (0, note)
 
 
 def test_real_command(config, tmp_path):
