@@ -165,14 +165,11 @@ def _check(arguments: argparse.Namespace) -> None:
     """Whether all that the outputs need is there, before anything slow."""
     paths = [path for path in (arguments.onnx, arguments.stablehlo) if path is not None]
     described = [] if arguments.stablehlo is None else [stablehlo.description(arguments.stablehlo)]
-    for path in paths + described:
-        if run_dir.is_own(path, arguments.run_dir):
-            raise DeployError(f"{path}: cannot be written: it is the run's own")
     if len({path.absolute() for path in paths}) < len(paths):
         raise DeployError(f"--onnx and --stablehlo name the same file, {arguments.onnx}")
-    for path in paths:
-        if path.is_dir() or not path.parent.is_dir():
-            what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    for path in paths + described:
+        what = run_dir.obstacle(path, arguments.run_dir)
+        if what is not None:
             raise DeployError(f"{path}: cannot be written: {what}")
     if arguments.onnx is not None:
         _package("strl_jax.interop.onnx_model", "--onnx")

@@ -27,7 +27,6 @@ from orbax.checkpoint.checkpoint_managers import PreservationPolicy
 from strl_jax.runners import records
 from strl_jax.runners.layout import check_layout, differences, layout, versions
 from strl_jax.runners.leaves import (
-    SHOWN,
     CheckpointError,
     abstract,
     checksum,
@@ -36,6 +35,7 @@ from strl_jax.runners.leaves import (
     describe,
     described,
     encode,
+    first_few,
     flatten,
     is_empty,
 )
@@ -62,7 +62,11 @@ class DamagedCheckpointError(CheckpointError):
 
 
 class UnfitCheckpointError(CheckpointError):
-    """A checkpoint whose leaves are others than those wanted."""
+    """A checkpoint whose leaves are others than those wanted; ``lines`` tell each."""
+
+    def __init__(self, path: Path, lines: Sequence[str]):
+        super().__init__(f"{path}: does not fit: {first_few(lines)}")
+        self.lines = tuple(lines)
 
 
 @dataclass
@@ -346,8 +350,7 @@ def _check_same(path: Path, saved: Mapping, wanted: Mapping) -> None:
         for line in compare(saved[part], {name: describe(leaf) for name, leaf in tree.items()})
     ]
     if lines:
-        more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-        raise UnfitCheckpointError(f"{path}: does not fit: {'; '.join(lines[:SHOWN])}{more}")
+        raise UnfitCheckpointError(path, lines)
 
 
 def _check_readable(path: Path) -> None:

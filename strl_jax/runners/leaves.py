@@ -1,7 +1,7 @@
 """Trees of arrays as flat dicts by path, in a form that a file can hold."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,6 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 SHOWN = 5  # differing leaves that an error names
+
+
+def first_few(lines: Sequence[str]) -> str:
+    """Lines as one, of many the first ``SHOWN`` and how many more there are."""
+    more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return "; ".join(lines[:SHOWN]) + more
 
 
 class CheckpointError(ValueError):

@@ -121,9 +121,17 @@ def _check_whole(path: Path) -> None:
         )
 
 
-def is_own(file: Path, path: Path) -> bool:
-    """Whether a file with that name is or could be one that the run in ``path`` writes: no place for results."""
-    file, path = file.resolve(), path.resolve()
+def obstacle(file: Path, path: Path) -> str | None:
+    """Why a result about the run in ``path`` cannot be written to ``file``, or None."""
+    if file.is_dir():
+        return "it is a folder"
+    if not file.parent.is_dir():
+        return f"there is no folder {file.parent}"
+    return "it is the run's own" if _is_own(file.resolve(), path.resolve()) else None
+
+
+def _is_own(file: Path, path: Path) -> bool:
+    """Whether a file with that name is or could be one that the run writes."""
     own = (CONFIG, JSON, LOCK, METRICS)
     written = file.parent == path and (file.name in own or file.name.startswith("events.out.tfevents"))
     return written or any(file.is_relative_to(path / folder) for folder in ("checkpoints", "git"))

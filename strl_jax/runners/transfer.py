@@ -16,7 +16,7 @@ from strl_jax.config import ConfigError, from_dict
 from strl_jax.config_errors import raised
 from strl_jax.observations import Segments
 from strl_jax.runners.checkpoint import KINDS, Checkpointer, CheckpointError
-from strl_jax.runners.leaves import SHOWN, flatten
+from strl_jax.runners.leaves import SHOWN, first_few, flatten
 from strl_jax.runners.matching import by_component, compare_settings, stats_by_component
 from strl_jax.types import TrainState
 
@@ -156,8 +156,7 @@ def _manipulate(function: Manipulator, variables: dict, stats: dict, meta: dict,
         if shapes[0].get(path) != shapes[1].get(path)
     ]
     if lines:
-        more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-        raise CheckpointError(f"what {name} returns does not fit: {'; '.join(lines[:SHOWN])}{more}")
+        raise CheckpointError(f"what {name} returns does not fit: {first_few(lines)}")
     bad = [path for path in wanted if not np.isfinite(np.asarray(found[path], float)).all()]
     if bad:
         raise CheckpointError(f"what {name} returns is not finite: {', '.join(bad[:SHOWN])}")

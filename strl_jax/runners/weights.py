@@ -9,7 +9,7 @@ from flax.traverse_util import flatten_dict
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, to_dict
 from strl_jax.runners.checkpoint import Checkpointer, CheckpointError, UnfitCheckpointError, check_layout, layout
-from strl_jax.runners.leaves import SHOWN
+from strl_jax.runners.leaves import first_few
 from strl_jax.runners.matching import compare_settings
 
 SHAPING = ("num_steps_per_env", "policy_class_name", "algorithm_class_name")  # of the runner's settings
@@ -46,11 +46,9 @@ def read_fitting(
             lines = compare_settings(_settings(meta["config"]), _settings(to_dict(config)))
             if not lines:
                 raise
-            more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-            leaf = str(error).partition("does not fit: ")[2].split("; ")[0]
             raise CheckpointError(
-                f"{source.run_dir}: the {kind} checkpoint of iteration {iteration} does not fit: {leaf}; "
-                f"changed since: {'; '.join(lines[:SHOWN])}{more}"
+                f"{source.run_dir}: the {kind} checkpoint of iteration {iteration} does not fit: {error.lines[0]}; "
+                f"changed since: {first_few(lines)}"
             ) from error
 
     kind, iteration, (state, meta) = source.read_first(chosen, read)

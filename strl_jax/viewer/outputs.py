@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strl_jax.config import ConfigError
 from strl_jax.runners.files import replacement
-from strl_jax.runners.run_dir import is_own
+from strl_jax.runners.run_dir import obstacle
 
 SUFFIXES = {"--video": (".mp4",), "--html": (".html", ".htm"), "--plot": (".png", ".pdf", ".svg"), "--out": (".json",)}
 PACKAGES = {"--video": ("av", "PIL"), "--plot": ("matplotlib",)}
@@ -27,11 +27,9 @@ def check(paths: Mapping[str, Path], run_dir: Path) -> None:
 def _faults(option: str, path: Path, run_dir: Path) -> list[str]:
     if path.suffix.lower() not in SUFFIXES[option]:
         return [f"{option}: {path} must end in {' or '.join(SUFFIXES[option])}"]
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    what = obstacle(path, run_dir)
+    if what is not None:
         return [f"{option}: {path} cannot be written: {what}"]
-    if is_own(path, run_dir):
-        return [f"{option}: {path} cannot be written: it is the run's own"]
     if not os.access(path.parent, os.W_OK):
         return [f"{option}: {path} cannot be written: the folder {path.parent} is not to be written in"]
     for package in PACKAGES.get(option, ()):
