@@ -196,12 +196,13 @@ class MutexFields(Section):
     Attributes:
         sub_policy_class_name: class of the sub-policies.
         sub_policy_paths: their run folders, this library's or st_rl's.
-        env_action_scale: action scale of the environment, one or one for each action.
+        env_action_scale: action scale of the environment, one or one for each action; null:
+            its attribute action_scale, 1 without one.
     """
 
     sub_policy_class_name: Text = "ActorCritic"
     sub_policy_paths: Names
-    env_action_scale: Scale | tuple[Scale, ...] = 0.5
+    env_action_scale: Scale | tuple[Scale, ...] | None = None
 
 
 class FieldMutexFields(MutexFields):

@@ -49,7 +49,7 @@ def make_mutex(config: Config, env) -> Algorithm:
             action_size=env.action_size,
             actor_obs=groups["actor"],
             sub_policies=sub_policies,
-            env_action_scale=config.policy.env_action_scale,
+            env_action_scale=_env_scale(config.policy, env),
             legacy=config.resolved_compat.zero_mutex_buffer,
             **_selection_options(config.policy),
         )
@@ -65,6 +65,12 @@ def make_mutex(config: Config, env) -> Algorithm:
         variables=gather_variables(variables, normalizers),
         act_groups=act_groups,
     )
+
+
+def _env_scale(policy: MutexFields, env) -> float | tuple[float, ...]:
+    if policy.env_action_scale is not None:
+        return policy.env_action_scale
+    return _units(run_dir.units(env))[0]
 
 
 def _selection_options(policy: MutexFields) -> dict[str, Any]:

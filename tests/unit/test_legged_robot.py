@@ -215,6 +215,50 @@ def test_files_that_do_not_fit(tmp_path):
         ValueError, match=r"^robot\.torque_limit: it must be given: the model has none for right_joint$"
     ):
         load(path=str(path), **NAMES)
+    third = '<body><joint axis="0 0 1"/><geom size="0.1"/></body><geom name="right_foot"'
+    path.write_text(BIPED.format(kind="hinge", range="").replace('<geom name="right_foot"', third))
+    with pytest.raises(ValueError, match=r"^robot\.joints: 2 are named, the model has 3; lacking: one without a name$"):
+        load(path=str(path), **NAMES)
+    with pytest.raises(ValueError, match=r"^robot\.path: it begins with 'x{40}': File name too long$"):
+        load(path="x" * 5000)
+
+
+def flagged(tmp_path, flag: str, more: str = "") -> dict:
+    """Keywords of a biped whose file sets an option of MuJoCo."""
+    path = tmp_path / "robot.xml"
+    text = BIPED.format(kind="hinge", range="").replace("<worldbody>", f"<option><flag {flag}/></option><worldbody>", 1)
+    path.write_text(text.replace("<actuator>", f"{more}<actuator>"))
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in NAMES.items()} | {
+        "path": str(path)
+    }
+
+
+def test_what_mjx_lacks_is_one_line(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        environments.make_env(EnvConfig(name="legged:flat", kwargs={"robot": flagged(tmp_path, 'override="enable"')}))
+    assert str(caught.value).startswith("env.kwargs.robot.path: MJX cannot simulate this model: mjtEnableBit.")
+    assert len(caught.value.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "more"),
+    [
+        ('energy="enable" fwdinv="enable"', ""),
+        ('contact="disable"', ""),
+        ('constraint="disable"', '<contact><exclude body1="world" body2="right"/></contact>'),
+    ],
+)
+def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
+    """Both feet touch it, and it pushes them up."""
+    kwargs = {"robot": flagged(tmp_path, flag, more)}
+    env = environments.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
+    model = env.robot.model
+    data = mujoco.MjData(model)
+    data.qpos[2] = 0.45  # the feet are 5 cm in the ground
+    mujoco.mj_forward(model, data)
+    pairs = {tuple(sorted(contact.geom)) for contact in data.contact}
+    assert pairs == {tuple(sorted((env.robot.ground[0], foot))) for foot in env.robot.feet}
+    assert data.qfrc_constraint[2] > 0
 
 
 @pytest.mark.parametrize(

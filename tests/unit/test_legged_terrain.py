@@ -106,6 +106,23 @@ def test_rough_ground(coarse):
         np.testing.assert_allclose(heights[3, 2:-2:2], (heights[2, 2:-2:2] + heights[4, 2:-2:2]) / 2, atol=1e-6)
 
 
+@pytest.mark.parametrize(("size", "scale", "half"), [(3.0, 0.1, 15), (3.3, 0.1, 17), (1.1, 0.25, 3), (0.01, 0.1, 1)])
+def test_platforms_of_any_size_are_flat(size, scale, half):
+    """The next whole cell from half of the size on, and only there the field's shape begins."""
+    ground = terrain.build(
+        COARSE.model_copy(update={"platform_size": size, "horizontal_scale": scale, "num_rows": 1, "start_offset": 0.1})
+    )
+    cells, border = round(8 / scale), round(1 / scale)
+    for col, kind in enumerate(ground.kinds):
+        heights = ground.heights[border : border + cells + 1, border + col * cells : border + (col + 1) * cells + 1]
+        middle = heights[cells // 2 - half :, cells // 2 - half :][: 2 * half + 1, : 2 * half + 1]
+        assert (middle == ground.origins[0, col, 2].astype(np.float32)).all(), kind
+        wider = heights[cells // 2 - half - 1 :, cells // 2 - half - 1 :][: 2 * half + 3, : 2 * half + 3]
+        assert (len(np.unique(wider)) > 1) == (kind != "flat"), kind
+        if kind in ("gaps", "blocks_up", "blocks_down"):
+            assert ground.obstacles[0, col, 1] == pytest.approx(half * scale)
+
+
 def test_seeds():
     same, other = terrain.build(COARSE), terrain.build(COARSE.model_copy(update={"seed": 7}))
     first = terrain.build(COARSE)

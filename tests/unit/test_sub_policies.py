@@ -144,6 +144,12 @@ def test_it_acts_as_the_selected_sub_policy(runs, mutex):
         own[1].reset(done | (pick != 1))  # reset_non_selected is "all"
 
 
+@pytest.mark.parametrize(("said", "expected"), [(None, (0.5, 0.25)), (0.125, 0.125)])
+def test_the_action_scale_is_the_environments_unless_told(runs, said, expected):
+    config, _ = from_dict(mutex_config([run.log_dir for run in runs], env_action_scale=said))
+    assert make_mutex(config, Course(action_scale=(0.5, 0.25))).policy.env_action_scale == expected
+
+
 def test_statistics_of_the_run_are_used(runs, mutex):
     moments = mutex.algorithm.variables["normalizers"]["submodules_0"]
     stats = runs[0].train_state.stats["actor"]

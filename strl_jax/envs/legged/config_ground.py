@@ -64,7 +64,8 @@ class TerrainConfig(Section):
         max_init_terrain_level: the last row, counted from 0, in which robots start with the curriculum.
         terrain_length: m, of a field's side.
         num_rows, num_cols: levels, and fields in each.
-        platform_size: m, of the flat square in the middle of every field, where robots start.
+        platform_size: m, of the flat square in the middle of every field, where robots start, or the next even
+            number of cells.
         start_offset: m, the greatest distance from the middle along each axis at the start.
         rough_height: greatest height and depth of random ground.
         step_width: m, of a stair's step from edge to edge.

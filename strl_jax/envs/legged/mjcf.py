@@ -35,7 +35,7 @@ def compiled(spec: mujoco.MjSpec, path: str | None) -> mujoco.MjModel:
 
 def _find(path: str) -> Path:
     place = Path(path)
-    if not place.exists() and ":" in path:
+    if not _exists(place) and ":" in path:
         place = _in_package(*path.split(":", 1))
     if place.is_file():
         return place
@@ -46,6 +46,13 @@ def _find(path: str) -> Path:
         found = ", ".join(file.name for file in models) or "none"
         raise ValueError(f"robot.path: {path}: a folder must hold one model; it has {found}; name the file")
     return models[0]
+
+
+def _exists(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f"robot.path: it begins with {str(place)[:40]!r}: {error.strerror}") from None
 
 
 def _in_package(package: str, file: str) -> Path:

@@ -59,6 +59,9 @@ class Physics:
         decimation: simulator steps of a control step.
         forces: whether ``advance`` gives the contact forces; otherwise they are zeros.
         terrain: the ground, for a robot with its ``own_planes``; None: flat ground at height 0.
+
+    Raises:
+        ValueError: one line: the model has what MJX lacks.
     """
 
     def __init__(
@@ -66,7 +69,10 @@ class Physics:
     ):
         self.robot, self.decimation, self._scale, self._forces = robot, decimation, action_scale, forces
         self.terrain = terrain
-        self._model = mjx.put_model(robot.model, impl="jax")
+        try:
+            self._model = mjx.put_model(robot.model, impl="jax")
+        except NotImplementedError as error:
+            raise ValueError(f"robot.path: MJX cannot simulate this model: {error}") from None
         self._data = mjx.make_data(robot.model, impl="jax")
         self._foot_points = _points(robot.model, robot.feet)
         self._penalized = [_points(robot.model, geoms) for geoms in robot.penalized]

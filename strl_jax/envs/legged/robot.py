@@ -85,7 +85,7 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
 
 def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_planes: bool) -> mujoco.MjSpec:
     """The model without actuators and self-collision, on a plane that its feet touch, or on one for each."""
-    for item in [*spec.actuators, *spec.sensors, *spec.keys, *spec.pairs]:
+    for item in [*spec.actuators, *spec.sensors, *spec.keys, *spec.pairs, *spec.excludes]:
         spec.delete(item)
     touching = [geom for geom in spec.geoms if _touches(geom, config)]
     if own_planes and len(touching) > MASKS:
@@ -105,7 +105,9 @@ def _prepared(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_plan
     option.timestep, option.iterations, option.ls_iterations = sim.dt, sim.iterations, sim.ls_iterations
     option.integrator, option.solver = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtSolver.mjSOL_NEWTON
     option.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
-    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
+    off, on = mujoco.mjtDisableBit, mujoco.mjtEnableBit
+    option.disableflags = (option.disableflags | off.mjDSBL_EULERDAMP) & ~(off.mjDSBL_CONTACT | off.mjDSBL_CONSTRAINT)
+    option.enableflags &= ~(on.mjENBL_ENERGY | on.mjENBL_FWDINV)  # numbers that nobody reads, and MJX refuses them
     return spec
 
 
@@ -132,7 +134,7 @@ def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
         if model.jnt_type[joint] != mujoco.mjtJoint.mjJNT_HINGE:
             raise ValueError(f"robot.joints: {name} is not a hinge joint")
     if len(joints) != model.njnt - 1:
-        lacking = [name for name in _names(model, JOINT)[1:] if name not in config.joints]
+        lacking = [name or "one without a name" for name in _names(model, JOINT)[1:] if name not in config.joints]
         raise ValueError(
             f"robot.joints: {len(joints)} are named, the model has {model.njnt - 1}; lacking: {', '.join(lacking)}"
         )

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.envs.legged.config_ground import TerrainConfig
-from strl_jax.envs.legged.terrain_shapes import EPS, FIELDS, Shape
+from strl_jax.envs.legged.terrain_shapes import EPS, FIELDS, Shape, half_platform
 from strl_jax.types import Array
 
 MOST = 10_000_000  # heights: every compiled program holds them
@@ -116,7 +116,7 @@ def _kinds(config: TerrainConfig) -> tuple[str, ...]:
 
 
 def _check_fields(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
-    cell, length, platform = config.horizontal_scale, config.terrain_length, config.platform_size
+    cell, length, platform = config.horizontal_scale, config.terrain_length, 2 * half_platform(config)
     if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # so that a point stands in the middle
         raise ValueError(f"terrain.terrain_length: {length:g} is not allowed; it must be a multiple of {2 * cell:g}")
     around = {"gaps": config.gap_size[1], "blocks_up": config.block_length, "blocks_down": config.block_length}

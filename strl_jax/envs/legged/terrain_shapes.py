@@ -1,5 +1,6 @@
 """The kinds of a terrain's fields: heights about a flat platform, 0 at the field's edge."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class Shape:
     @property
     def platform(self) -> float:
         """Half of the flat middle."""
-        return self.config.platform_size / 2
+        return half_platform(self.config)
 
     @property
     def half(self) -> float:
@@ -45,6 +46,11 @@ class Shape:
     def whole(self, length: float, least: int = 1) -> float:
         """The length as whole cells, at least so many."""
         return max(least, round(length / self.config.horizontal_scale)) * self.config.horizontal_scale
+
+
+def half_platform(config: TerrainConfig) -> float:
+    """m from a field's middle to the edge of its platform, which lies on the next line of points."""
+    return math.ceil(config.platform_size / 2 / config.horizontal_scale - EPS) * config.horizontal_scale
 
 
 def _flat(shape: Shape) -> Field:
@@ -88,7 +94,7 @@ def _block(shape: Shape) -> Field:
 
 def _ring(shape: Shape, obstacle: int, extent: float, height: float) -> Field:
     """A square ring round the platform; its walls are one cell wide and belong to it."""
-    inner = shape.whole(shape.platform)
+    inner = shape.platform
     on = (shape.radius > inner + EPS) & (shape.radius < inner + extent - EPS)
     return np.where(on, height, 0.0), [obstacle, inner, extent, height]
 
