@@ -165,7 +165,7 @@ def _show(trained: Trained, found: tuple[Roll, dict], paths: dict[str, Path], li
     from strl_jax.viewer import page, scene, video  # import MuJoCo
 
     model, title = (
-        scene.of(env),
+        scene.of(env, trace["qpos"]),
         f"{trained.config.env.name}, {trained.kind} checkpoint of iteration {trained.iteration}",
     )
     if "--html" in paths:

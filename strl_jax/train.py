@@ -83,7 +83,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
         finally:
             runner.close()
     if jax.process_index() == 0:
-        _tell(runner, time.perf_counter() - started)
+        _tell(runner, time.perf_counter() - started, resumed=arguments.resume is not None)
     return 0
 
 
@@ -139,14 +139,15 @@ def _go_on(runner: OnPolicyRunner) -> list[str]:
 NOTHING_SAVED = "there is no checkpoint of the run; it starts from its beginning"
 
 
-def _tell(runner: OnPolicyRunner, seconds: float) -> None:
+def _tell(runner: OnPolicyRunner, seconds: float, resumed: bool) -> None:
     """What came of it and where it lies."""
     progress = runner.progress
     if runner.stopped_by:
         print(f"stopped by {runner.stopped_by} and saved; go on with --resume {runner.log_dir}")
     print(f"{progress.iteration} iterations, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
-    if not math.isnan(progress.rewards.mean()):
-        print(f"last 100 episodes: mean return {progress.rewards.mean():.5g}, length {progress.lengths.mean():.0f}")
+    if len(progress.rewards):
+        last = f"last {len(progress.rewards)} episodes"
+        print(f"{last}: mean return {progress.rewards.mean():.5g}, length {progress.lengths.mean():.0f}")
     value = progress.evaluation
     if value and math.isnan(value["Eval/mean_return"]):
         print("last evaluation: every episode was cut for NaN, infinity or 1e9 and more")
@@ -156,6 +157,7 @@ def _tell(runner: OnPolicyRunner, seconds: float) -> None:
             f"(min {value['Eval/min_return']:.5g}, max {value['Eval/max_return']:.5g}); "
             f"best mean {progress.best_score if progress.best_score is not None else math.nan:.5g}"
         )
+    print("time of all sessions:" if resumed else "time:")
     print("\n".join(progress.report.lines()))
     print(f"results: {runner.log_dir}")
 

@@ -43,6 +43,7 @@ def distance(
 
     Raises:
         ValueError: unknown kind, or a standard deviation that it needs is missing.
+        AssertionError: ``actual`` and ``wanted`` have other shapes.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown distillation target {kind!r}; known: {', '.join(KINDS)}")

@@ -39,14 +39,22 @@ def gaussian_kl(old_mean: Array, old_std: Array, mean: Array, std: Array, *, log
 
 
 def surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, *, clip: float, weight: Array | None = None):
-    """Clipped surrogate loss (Schulman et al. 2017, equation 7), to be minimised; all ``[...]``."""
+    """Clipped surrogate loss (Schulman et al. 2017, equation 7), to be minimised; all ``[...]``.
+
+    Raises:
+        AssertionError: shapes that differ.
+    """
     chex.assert_equal_shape([log_prob, old_log_prob, advantage])
     ratio = jnp.exp(log_prob - old_log_prob)
     return mean(jnp.maximum(-advantage * ratio, -advantage * jnp.clip(ratio, 1.0 - clip, 1.0 + clip)), weight)
 
 
 def value(new: Array, old: Array, return_: Array, *, clip: float | None, weight: Array | None = None) -> Array:
-    """Squared error of the critic; with ``clip`` the larger one of it and of the clipped value's. All ``[...]``."""
+    """Squared error of the critic; with ``clip`` the larger one of it and of the clipped value's. All ``[...]``.
+
+    Raises:
+        AssertionError: shapes that differ.
+    """
     chex.assert_equal_shape([new, old, return_])
     error = jnp.square(new - return_)
     if clip is not None:

@@ -28,6 +28,9 @@ def gae(
 
     Returns:
         Advantage and return (advantage + value), each ``[T, B]``.
+
+    Raises:
+        AssertionError: other shapes.
     """
     chex.assert_equal_shape([reward, value, done])
     chex.assert_shape(last_value, reward.shape[1:])
@@ -49,7 +52,7 @@ def gae(
 def bootstrap_timeouts(reward: Array, timeout: Array, bootstrap: Array, *, gamma: float) -> Array:
     """r_t + gamma V(terminal observation) where a time limit, not the task, ended the episode.
 
-    All arguments ``[T, B]`` (Pardo et al. 2018, section 3).
+    All arguments ``[T, B]`` (Pardo et al. 2018, section 3); other shapes raise ``AssertionError``.
     """
     chex.assert_equal_shape([reward, timeout, bootstrap])
     return reward + gamma * jnp.where(timeout.astype(bool), bootstrap, 0.0)

@@ -3,11 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from strl_jax.algorithms import returns
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.hooks import Collected
 from strl_jax.modules import normalizer
-from strl_jax.sharding import pmean
+from strl_jax.sharding import psum
 from strl_jax.storage.sarsa import next_observations
 from strl_jax.types import Array, RolloutState, TrainState
 
@@ -46,9 +45,10 @@ def _hook_means(algorithm: Algorithm, record: dict, axis_name: str | None) -> di
     hook = algorithm.act_hook
     if hook is None:
         return {}
-    weight = returns.weights(record["valid"], axis_name=axis_name)
-    means = {name: jnp.sum(weight * record["extras"][extra]) for name, extra in hook.logged.items()}
-    return pmean(means, axis_name)
+    valid = record["valid"].astype(jnp.float32)  # sums of it are exact, weights of a mean are not: 1.0000001 of 1
+    sums = {name: jnp.sum(valid * record["extras"][extra]) for name, extra in hook.logged.items()}
+    sums, number = psum((sums, jnp.sum(valid)), axis_name)
+    return jax.tree.map(lambda total: total / jnp.maximum(number, 1.0), sums)
 
 
 def normalize_rewards(

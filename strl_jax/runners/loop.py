@@ -94,6 +94,7 @@ class Loop:
             if runner.log_dir is not None and self.leader:
                 store_code_state(runner.log_dir, runner.repositories, warn=self.console.warn)
                 self.writers = self._make_writers()
+            self.console.note("compiling")  # in silence, for minutes if a robot meets two cores
             try:
                 self._iterate(stop)
             finally:

@@ -29,6 +29,9 @@ class EpisodeWindow:
         """Add values, oldest first. NaN stands for "no episode ended" and is left out."""
         self._values.extend(value for value in map(float, values) if not math.isnan(value))
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def mean(self) -> float:
         """Mean of the window; NaN while it is empty."""
         return sum(self._values) / len(self._values) if self._values else math.nan

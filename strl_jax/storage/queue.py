@@ -55,6 +55,9 @@ def looped_returns(
 
     Returns:
         Advantage, 0 in the rows that are not valid, and return (advantage + value), each ``[capacity, B]``.
+
+    Raises:
+        AssertionError: other shapes.
     """
     chex.assert_equal_shape([reward, value, done])
     chex.assert_shape([last_value, count], reward.shape[1:])

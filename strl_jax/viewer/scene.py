@@ -1,29 +1,49 @@
 """MuJoCo models to look at: the robot with ground, light and sky."""
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 
 from strl_jax.envs.base import Env
 from strl_jax.envs.legged import mjcf
+from strl_jax.envs.legged.terrain import Terrain
 from strl_jax.viewer.watched import records
 
 FLOOR, SKY, GROUND = "strl_jax_floor", "strl_jax_sky", "strl_jax_hfield"
 THICKNESS = 0.1  # m of ground under the lowest point of a height field
+AROUND = 12.0  # m of a terrain on each side of the way: software draws the whole for a second in every frame
 
 
-def of(env: Env) -> mujoco.MjModel | None:
-    """The model to show an environment with, whose ``qpos`` are those of its steps; None if it has none."""
-    if records(env):
-        return dressed(env.config.robot.path, env.terrain)
-    return getattr(env, "mj_model", None)
+def of(env: Env, qpos: np.ndarray) -> mujoco.MjModel | None:
+    """The model to show the steps ``qpos [T, nq]`` of an environment with; None if it has none.
+
+    Of a terrain it has the part about the way.
+    """
+    if not records(env):
+        return getattr(env, "mj_model", None)
+    terrain = env.terrain
+    return dressed(env.config.robot.path, terrain if terrain is None else _around(terrain, qpos[:, :2]))
 
 
-def dressed(path: str | None, terrain=None) -> mujoco.MjModel:
+def _around(terrain: Terrain, way: np.ndarray) -> Terrain:
+    """The ground about the places ``[T, 2]``, at least one cell of it."""
+    way = way[np.isfinite(way).all(axis=1)]
+    if not len(way):
+        return terrain
+    corner, most = np.asarray(terrain.corner), np.array(terrain.heights.shape) - 1
+    low = np.clip(np.floor((way.min(axis=0) - AROUND - corner) / terrain.cell), 0, most - 1).astype(int)
+    high = np.clip(np.ceil((way.max(axis=0) + AROUND - corner) / terrain.cell), low + 1, most).astype(int)
+    heights = terrain.heights[low[0] : high[0] + 1, low[1] : high[1] + 1]
+    return replace(terrain, heights=heights, corner=tuple((corner + terrain.cell * low).tolist()))
+
+
+def dressed(path: str | None, terrain: Terrain | None = None) -> mujoco.MjModel:
     """A robot on a chequered floor, or on a terrain, under a light that follows it.
 
     Args:
         path: MJCF; None: our own quadruped. Its own ground, a plane, is taken away.
-        terrain: an ``envs.legged.terrain.Terrain``; None: flat ground at height 0.
+        terrain: None: flat ground at height 0.
     """
     spec = mjcf.read(path)
     for geom in list(spec.worldbody.geoms):
@@ -69,7 +89,7 @@ def _add_light(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _add_terrain(spec: mujoco.MjSpec, terrain) -> None:
+def _add_terrain(spec: mujoco.MjSpec, terrain: Terrain) -> None:
     heights = np.asarray(terrain.heights, float)
     low, rise = heights.min(), max(float(np.ptp(heights)), 1e-3)
     half = terrain.cell * (np.array(heights.shape) - 1) / 2

@@ -55,6 +55,8 @@ def rows(commands: Sequence[Sequence[float]], roll: Roll, episodes: int) -> list
     for index, command in enumerate(commands):
         row = {"command": list(command), "velocity": [known(x) for x in roll.velocity[index]]}
         row |= {key: known(roll.numbers[name][index]) for key, name in names.items()}
+        if not any(command[:2]):  # the cost of a way that is not wanted says nothing
+            row["cot"] = None
         row |= {"survival": known(roll.numbers["survival"][index]), "episodes": episodes}
         found.append(row)
     return found
@@ -73,8 +75,7 @@ def of_commands(found: Sequence[Mapping]) -> Table:
     for head, unit in zip(heads, units, strict=True):
         table.add_column(f"{head}\n{unit}", justify="right", no_wrap=True)
     for row in found:
-        still = not any(row["command"][:2])  # the cost of a way that is not wanted says nothing
-        numbers = [row["velocity_rmsd"], row["yaw_rmsd"], None if still else row["cot"]]
+        numbers = [row["velocity_rmsd"], row["yaw_rmsd"], row["cot"]]
         table.add_row(
             *(_number(x, ".2f") for x in (*row["command"], *row["velocity"])),
             *(_number(x, ".3f") for x in numbers),

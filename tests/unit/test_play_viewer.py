@@ -20,6 +20,7 @@ from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.envs.legged import commands
 from strl_jax.envs.legged.config import CommandRanges, CommandsConfig, LeggedConfig
+from strl_jax.envs.legged.terrain import Terrain
 from strl_jax.types import Array, EnvState
 from strl_jax.viewer import draw, page, plot, scene, shapes, table, video
 from strl_jax.viewer.roll import Roll, make_roll
@@ -200,7 +201,7 @@ def text(of) -> list[str]:
 
 def test_tables_fit_in_80_characters():
     row = {"velocity": [-0.971, -0.001, 0.5], "velocity_rmsd": 0.12345, "yaw_rmsd": 0.2, "survival": 0.5}
-    still = row | {"velocity": [None] * 3, "command": [0, 0, 1], "cot": 3.0}
+    still = row | {"velocity": [None] * 3, "command": [0, 0, 1], "cot": None}
     lines = text(table.of_commands([row | {"command": [-1.0, 0, 0], "cot": 0.8}, still]))
     assert lines[2].split() == ["-1.00", "0.00", "0.00", "-0.97", "0.00", "0.50", "0.123", "0.200", "0.800", "50%"]
     assert lines[3].split() == ["0.00", "0.00", "1.00", "-", "-", "-", "0.123", "0.200", "-", "50%"]
@@ -280,6 +281,25 @@ def test_terrain_stands_where_its_heights_are():
     for x, y, z in points():
         found = mujoco.mj_ray(model, data, np.array([x, y, 5.0]), np.array([0.0, 0, -1]), None, 1, -1, None)
         assert 5.0 - found == pytest.approx(z, abs=1e-5)
+
+
+def test_the_part_of_a_terrain_about_the_way():
+    """12 m on each side of it, in whole cells, or as much as there is, with its heights where they were."""
+    heights = np.arange(101 * 61, dtype=np.float32).reshape(101, 61) / 1e4
+    ground = Terrain(heights, 0.5, (-25.0, -15.0), np.zeros((1, 1, 3)), ("flat",), np.zeros((1, 1, 4)))
+    env = SimpleNamespace(config=LeggedConfig(), terrain=ground, recorded=None)
+    way = np.zeros((3, 19))
+    way[:, :2] = [[-20.0, 1.2], [-10.0, 2.0], [np.nan, 0.0]]
+    model = scene.of(env, way)
+    assert (model.hfield_ncol[0], model.hfield_nrow[0]) == (55, 51)  # x: -25 to 2 m; y: -11 to 14 m
+    geom = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD)[0]
+    place, half = model.geom_pos[geom], model.hfield_size[0]
+    assert (place[:2] - half[:2]).tolist() == [-25.0, -11.0]
+    found = place[2] + half[2] * model.hfield_data.reshape(51, 55)
+    np.testing.assert_allclose(found, heights[:55, 8:59].T, atol=1e-6)
+    assert scene.of(env, np.full((2, 19), np.nan)).hfield_ncol[0] == 101
+    far = scene.of(env, np.full((2, 19), 900.0))  # beyond the edge: the last cell
+    assert (far.hfield_ncol[0], far.hfield_nrow[0]) == (2, 2)
 
 
 def test_height_field_as_triangles():

@@ -82,7 +82,12 @@ def test_own_environment_and_own_writer_train(project, capsys):
     small = ["env.num_envs=16", "runner.num_steps_per_env=4", "env.episode_length=3", "runner.num_eval_envs=4"]
     short = ["runner.max_iterations=2", "runner.eval_interval=2", "runner.logger=my_package.my_writer:CsvWriter"]
     assert train.main(["--config", "cart.yaml", "--log-dir", "run", *small, *short]) == 0
-    assert "2 iterations, 128 env steps" in capsys.readouterr().out  # 2 x 16 x 4
+    printed = capsys.readouterr().out
+    assert printed.startswith("compiling\nit 1/2 |")
+    assert "2 iterations, 128 env steps" in printed  # 2 x 16 x 4
+    # Episodes of 3 steps, the first at random ages: two or three of 8 steps, fewer than 100 of 16 environments.
+    assert 32 <= int(re.search(r"\nlast (\d+) episodes: mean return", printed)[1]) <= 48
+    assert "\ntime:\nsection " in printed
     assert [line.split(",")[0] for line in Path("run/reward_from_1.csv").read_text().splitlines()] == ["1", "2"]
     assert "Episode_Reward/reward_tracking" in Path("run/metrics.jsonl").read_text()
     assert {path.name for path in Path("run").iterdir()} >= {
