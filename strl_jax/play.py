@@ -86,13 +86,14 @@ def _run(arguments: argparse.Namespace) -> int:
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
     source = Checkpointer(arguments.run_dir)
-    chosen = choice.choose(arguments, source)
+    choice.choose(arguments, source)  # without one nothing need be built
     env = environments.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
     for line in lines:
         launch.tell("warning", line)
     launch.use_compilation_cache()
+    chosen = choice.choose(arguments, source)  # that of before may be gone: the run may still be training
     trained = load.load(source, chosen, config, environments.make_episode_env(config, env))
     choice.tell_unasked(arguments, chosen, trained.kind)
     _show(trained, _play(trained, arguments), paths, library)

@@ -144,7 +144,8 @@ def _tell(runner: OnPolicyRunner, seconds: float, resumed: bool) -> None:
     progress = runner.progress
     if runner.stopped_by:
         print(f"stopped by {runner.stopped_by} and saved; go on with --resume {runner.log_dir}")
-    print(f"{progress.iteration} iterations, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
+    iterations = f"{progress.iteration} iteration{'s' * (progress.iteration != 1)}"
+    print(f"{iterations}, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
     if len(progress.rewards):
         last = f"last {len(progress.rewards)} episodes"
         print(f"{last}: mean return {progress.rewards.mean():.5g}, length {progress.lengths.mean():.0f}")
@@ -157,7 +158,7 @@ def _tell(runner: OnPolicyRunner, seconds: float, resumed: bool) -> None:
             f"(min {value['Eval/min_return']:.5g}, max {value['Eval/max_return']:.5g}); "
             f"best mean {progress.best_score if progress.best_score is not None else math.nan:.5g}"
         )
-    print("time of all sessions:" if resumed else "time:")
+    print(f"time in the loop{', all sessions' * resumed}:")
     print("\n".join(progress.report.lines()))
     print(f"results: {runner.log_dir}")
 

@@ -146,6 +146,10 @@ def _config(name: str, impl: str, overrides: Mapping[str, Any] | None):
     for key in ("action_repeat", "episode_length", "ctrl_dt", "sim_dt"):
         if not config[key] > 0:
             raise SettingError(f"config_overrides.{key}: {config[key]} is not allowed; it must be above 0")
+    steps = config.ctrl_dt / config.sim_dt  # Playground rounds them, to 0 too: then nothing moves
+    if round(steps) < 1 or abs(steps - round(steps)) > 1e-6 * steps:
+        what = f"{config.ctrl_dt} is not allowed; it must be a multiple of sim_dt, {config.sim_dt}"
+        raise SettingError(f"config_overrides.ctrl_dt: {what}")
     return config
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from strl_jax import environments, registry
 from strl_jax.config import Config
+from strl_jax.envs.base import Env
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.runners import choice, launch, run_dir
@@ -59,8 +60,10 @@ def _run(arguments: argparse.Namespace) -> int:
         launch.use_compilation_cache()
         config, _ = run_dir.read_config(arguments.run_dir)
         source = Checkpointer(arguments.run_dir)
-        chosen = choice.choose(arguments, source)
-        deployable, layout = read(source, chosen, config)
+        choice.choose(arguments, source)  # without one nothing need be built
+        env = environments.make_env(config.env)
+        chosen = choice.choose(arguments, source)  # that of before may be gone: the run may still be training
+        deployable, layout = read(source, chosen, config, env)
         choice.tell_unasked(arguments, chosen, layout["checkpoint"])
         outputs = make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo)
         differences = write(deployable, outputs)
@@ -73,22 +76,20 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config) -> tuple[Deployable, dict]:
+def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config, env: Env) -> tuple[Deployable, dict]:
     """The policy in the first checkpoint ``chosen`` that is whole; warns of those passed over.
 
     Args:
         source: of the run; gave ``chosen``.
-        config: the run's.
+        config, env: the run's.
 
     Returns:
         The policy, and its description for users of the exported file, JSON-able.
 
     Raises:
-        ConfigError: the run's environment cannot be built here.
         CheckpointError: all are damaged, or it is one of other observations.
         DeployError: the policy cannot be exported.
     """
-    env = environments.make_env(config.env)
     algorithm = registry.make_acting(config, env)
     kind, number, train, meta = read_acting(source, chosen, algorithm, config)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])

@@ -61,6 +61,10 @@ class DamagedCheckpointError(CheckpointError):
     """A checkpoint with missing, short, unreadable or changed files."""
 
 
+class MissingCheckpointError(CheckpointError):
+    """A checkpoint that is not there, or no more: a training that goes on deletes its older ones."""
+
+
 class UnfitCheckpointError(CheckpointError):
     """A checkpoint whose leaves are others than those wanted; ``lines`` tell each."""
 
@@ -247,7 +251,7 @@ class Checkpointer:
         raise CheckpointError(f"{self.run_dir}: no {what}{of}; there is {has or 'none at all'}")
 
     def read_first(self, chosen: Sequence[tuple[str, int]], read: Callable[[str, int], T]) -> tuple[str, int, T]:
-        """The first of the checkpoints that ``choose`` gave that is whole; warns of each that it passes over.
+        """The first of the checkpoints that ``choose`` gave that is whole; warns of each damaged one before it.
 
         Args:
             read: reads the checkpoint of a kind and an iteration.
@@ -257,6 +261,7 @@ class Checkpointer:
 
         Raises:
             DamagedCheckpointError: all are damaged; says so, and what is wrong with the last of them.
+            MissingCheckpointError: the last of them has been deleted meanwhile.
         """
         for number, (kind, iteration) in enumerate(chosen, start=1):
             try:
@@ -270,6 +275,9 @@ class Checkpointer:
                         f"{self.run_dir}: none of the {number} checkpoints is readable; the last: {last}"
                     ) from error
                 warnings.warn(f"{error}; passed over", stacklevel=2)
+            except MissingCheckpointError:
+                if number == len(chosen):
+                    raise
         raise ValueError("no checkpoint is chosen")
 
     def _start(self, kind: str, iteration: int, items: Mapping) -> None:
@@ -324,7 +332,7 @@ class Checkpointer:
         path = self._path(kind, iteration)
         if not os.path.lexists(path):
             has = ", ".join(map(str, self.found(kind))) or "none"
-            raise CheckpointError(f"{path}: no such checkpoint; there are: {has}")
+            raise MissingCheckpointError(f"{path}: no such checkpoint; there are: {has}")
         if not path.is_dir():
             raise DamagedCheckpointError(f"{path}: damaged: it is no folder")
         record = _read_json(path, f"{RECORD}/metadata")

@@ -23,6 +23,7 @@ from strl_jax.runners.transfer import read_policy
 
 CONFIG = "config.json"
 SELECTION = "selection"
+SCALES = (1e-6, 1e6)  # of actions, as policy.env_action_scale may be
 
 
 def make_mutex(config: Config, env) -> Algorithm:
@@ -40,7 +41,7 @@ def make_mutex(config: Config, env) -> Algorithm:
     groups = make_groups(config, env)
     loaded = [_load(Path(path), config, env.action_size, groups) for path in config.policy.sub_policy_paths]
     sub_policies, variables, normalizers = zip(*loaded, strict=True)
-    act_groups = ("actor",)
+    act_groups, scale = ("actor",), _env_scale(config.policy, env)
     if not isinstance(config.policy, FieldMutexFields):
         groups |= {SELECTION: _selection(env, len(sub_policies))}
         act_groups = ("actor", SELECTION)
@@ -49,7 +50,7 @@ def make_mutex(config: Config, env) -> Algorithm:
             action_size=env.action_size,
             actor_obs=groups["actor"],
             sub_policies=sub_policies,
-            env_action_scale=_env_scale(config.policy, env),
+            env_action_scale=scale,
             legacy=config.resolved_compat.zero_mutex_buffer,
             **_selection_options(config.policy),
         )
@@ -68,9 +69,15 @@ def make_mutex(config: Config, env) -> Algorithm:
 
 
 def _env_scale(policy: MutexFields, env) -> float | tuple[float, ...]:
-    if policy.env_action_scale is not None:
-        return policy.env_action_scale
-    return _units(run_dir.units(env))[0]
+    scale = policy.env_action_scale
+    if scale is None:
+        return _units(run_dir.units(env))[0]
+    if isinstance(scale, tuple) and len(scale) != env.action_size:
+        raise ConfigError(
+            f"policy.env_action_scale: {show(list(scale))} is not allowed; "
+            f"it must be a number, or one for each of {env.action_size} actions"
+        )
+    return scale
 
 
 def _selection_options(policy: MutexFields) -> dict[str, Any]:
@@ -165,9 +172,10 @@ def _units(found: Mapping) -> tuple[float | tuple[float, ...], float]:
     """``control.action_scale`` and ``normalization.obs_scales.lin_vel``."""
     scale = _entry(found, "control", "action_scale")
     numbers = scale if isinstance(scale, list) else [scale]
-    if not numbers or not all(map(_is_number, numbers)):
+    if not numbers or not all(_is_number(number) and SCALES[0] <= number <= SCALES[1] for number in numbers):
         raise ConfigError(
-            f"control.action_scale of its {CONFIG} is {show(scale)}; it must be a number, or one for each action"
+            f"control.action_scale of its {CONFIG} is {show(scale)}; "
+            f"it must be a number from {SCALES[0]:g} to {SCALES[1]:g}, or one for each action"
         )
     lin_vel = _entry(found, "normalization", "obs_scales", "lin_vel")
     if not _is_number(lin_vel):

@@ -17,6 +17,7 @@ from strl_jax.runners.checkpoint import (
     Checkpointer,
     CheckpointError,
     DamagedCheckpointError,
+    MissingCheckpointError,
 )
 from strl_jax.types import EnvState
 
@@ -360,6 +361,18 @@ def test_all_damaged(run_copy):
         restored(run, both())
     with pytest.raises(DamagedCheckpointError, match=f"^{run_copy}/checkpoints/last/10: {wrong}$"):
         run.read_first([("last", 10)], run.read_meta)
+
+
+def test_a_checkpoint_that_a_training_has_deleted_meanwhile(run_copy):
+    """The next one is taken, in silence; if none is left it is one line."""
+    run = Checkpointer(run_copy)
+    chosen = run.choose(("last",))
+    assert chosen == [("last", 20), ("last", 10)]
+    shutil.rmtree(run_copy / "checkpoints/last/20")
+    assert run.read_first(chosen, run.read_meta)[:2] == ("last", 10)
+    shutil.rmtree(run_copy / "checkpoints/last/10")
+    with pytest.raises(MissingCheckpointError, match=r"last/10: no such checkpoint; there are: none$"):
+        run.read_first(chosen, run.read_meta)
 
 
 def test_a_file_in_a_checkpoints_place_is_damage(run_copy):

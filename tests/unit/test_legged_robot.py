@@ -101,6 +101,11 @@ def test_no_such_package(path):
         load(path=path)
 
 
+def test_no_such_file_in_a_package():
+    with pytest.raises(ValueError, match=r"^robot\.path: brax:no\.xml: there is no /.*/brax/no\.xml$"):
+        load(path="brax:no.xml")
+
+
 def test_the_quadruped():
     ours = load()
     # trunk + 4 x (hip + thigh + calf + foot)

@@ -163,6 +163,13 @@ def test_episodes_start_again_from_the_pool(walker):
             "env.kwargs.config_overrides.action_repeat: 0 is not allowed; it must be above 0",
         ),
         ({"config_overrides": {"vision": True}}, "env.kwargs.config_overrides.vision: there are no images here; "),
+        *(
+            (
+                {"config_overrides": {"ctrl_dt": dt}},
+                f"env.kwargs.config_overrides.ctrl_dt: {dt} is not allowed; it must be a multiple of sim_dt, 0.5",
+            )
+            for dt in (0.1, 0.3, 0.7, 1.25)
+        ),
         (
             {"config_overrides": {"sim_dt": 0.0}},
             "env.kwargs.config_overrides.sim_dt: 0.0 is not allowed; it must be above 0",

@@ -24,7 +24,7 @@ from strl_jax.algorithms.rnd import RNDConfig
 from strl_jax.algorithms.schedules import SCHEDULES
 from strl_jax.algorithms.tppo import TeacherFields
 from strl_jax.config_models import ALGORITHMS
-from strl_jax.config_policies import FIELDS, EncoderKwargs, MlpKwargs
+from strl_jax.config_policies import FIELDS, DiscriminatorConfig, EncoderKwargs, MlpKwargs
 from strl_jax.interop import export, torch_checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ def test_own_environment_and_own_writer_train(project, capsys):
     assert "2 iterations, 128 env steps" in printed  # 2 x 16 x 4
     # Episodes of 3 steps, the first at random ages: two or three of 8 steps, fewer than 100 of 16 environments.
     assert 32 <= int(re.search(r"\nlast (\d+) episodes: mean return", printed)[1]) <= 48
-    assert "\ntime:\nsection " in printed
+    assert "\ntime in the loop:\nsection " in printed
     assert [line.split(",")[0] for line in Path("run/reward_from_1.csv").read_text().splitlines()] == ["1", "2"]
     assert "Episode_Reward/reward_tracking" in Path("run/metrics.jsonl").read_text()
     assert {path.name for path in Path("run").iterdir()} >= {
@@ -132,6 +132,14 @@ def test_loops_of_the_other_algorithms_run(capsys):
     assert all("discriminator_expert_loss" in line for line in logged[3:])
     assert all(math.isfinite(value) for line in logged for value in line.values())
     assert logged[0]["kl"] < 1e-4  # one update of one epoch: the ratio is 1
+
+
+def test_the_folder_above_the_clone_is_a_place_to_work_in(tmp_path):
+    """There the clone itself looks like a package without code."""
+    (tmp_path / "strl_jax").symlink_to(ROOT)
+    command = [sys.executable, "-c", "import strl_jax; print(strl_jax.__file__)"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(found).name == "__init__.py"
 
 
 def test_every_python_block_runs_in_a_test():
@@ -221,6 +229,7 @@ def class_tables() -> list[str]:
         title = f"### `policy` of {', '.join(names)}\n\n{inspect.getdoc(group).splitlines()[0]}\n\n"
         tables.append(title + table(config_schema.json_schema(group)))
     parts = {"estimator_kwargs, adaptor_kwargs": MlpKwargs, "encoder_kwargs, visual_kwargs": EncoderKwargs}
+    parts["amp_discriminator"] = DiscriminatorConfig
     for name, model in parts.items():
         tables.append(f"### {name}\n\n" + table(config_schema.json_schema(model)))
     return tables

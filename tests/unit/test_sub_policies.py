@@ -225,7 +225,7 @@ def test_a_sub_policy_with_an_estimator_from_torch(tmp_path):
 
 LIN_VEL = {"normalization": {"obs_scales": {"lin_vel": 2.0}}}
 UNITS = {"control": {"action_scale": 0.5}, **LIN_VEL}
-SCALE = "control.action_scale of its config.json is {}; it must be a number, or one for each action"
+SCALE = "control.action_scale of its config.json is {}; it must be a number from 1e-06 to 1e+06, or one for each action"
 VELOCITY = "normalization.obs_scales.lin_vel of its config.json is {}; it must be a number"
 
 
@@ -251,6 +251,8 @@ def line(config: dict, env: Course | None = None) -> str:
         ({"policy": {}, **LIN_VEL}, SCALE.format("null")),
         ({"policy": {}, **LIN_VEL, "control": 0.5}, SCALE.format("null")),
         ({"policy": {}, **LIN_VEL, "control": {"action_scale": []}}, SCALE.format("[]")),
+        ({"policy": {}, **LIN_VEL, "control": {"action_scale": 0}}, SCALE.format("0")),
+        ({"policy": {}, **LIN_VEL, "control": {"action_scale": [0.5, 1e-40]}}, SCALE.format("[0.5, 1e-40]")),
         ({"policy": {}, **LIN_VEL, "control": {"action_scale": [0.5, "0.5"]}}, SCALE.format("[0.5, '0.5']")),
         ({"policy": {}, **LIN_VEL, "control": {"action_scale": True}}, SCALE.format("true")),
         ({"policy": {}, **LIN_VEL, "control": {"action_scale": math.nan}}, SCALE.format("nan")),
@@ -326,7 +328,7 @@ def test_what_does_not_fit_together(runs):
         "policy: field needs exactly 5 sub-policies (one for each obstacle id), not 2"
     )
     assert line(mutex_config(paths, env_action_scale=[0.5, 0.5, 0.5])) == (
-        "policy: env_action_scale is one number above 0, or one for each of 2 actions, not (0.5, 0.5, 0.5)"
+        "policy.env_action_scale: [0.5, 0.5, 0.5] is not allowed; it must be a number, or one for each of 2 actions"
     )
     assert line(mutex_config([paths[0]] * 5, "ActorCriticFieldMutex", cmd_vel_mapping={"7": 1.0})) == (
         "policy: cmd_vel_mapping names sub-policies 0 to 4, each once, not 7"

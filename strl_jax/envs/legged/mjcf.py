@@ -37,6 +37,8 @@ def _find(path: str) -> Path:
     place = Path(path)
     if not _exists(place) and ":" in path:
         place = _in_package(*path.split(":", 1))
+        if not place.exists():
+            raise ValueError(f"robot.path: {path}: there is no {place}")
     if place.is_file():
         return place
     if not path or not place.is_dir():
