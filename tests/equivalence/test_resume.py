@@ -37,13 +37,14 @@ def stopped(folder, config, cache):
     path = folder / "stopped"
     process = start("--config", config, "--log-dir", path, LONG, cache=cache)
     lines = iter(process.stdout.readline, "")
+    assert next(lines) == "compiling\n"
     assert next(lines).startswith("it 1/1000000 ")
     process.send_signal(signal.SIGTERM)
     code, out, err = finish(process)
     assert code == 0, err
     iteration = log(path)[-1]["iteration"]
     assert f"stopped by SIGTERM and saved; go on with --resume {path}" in out
-    assert f"\n{iteration} iterations, {16 * iteration:,} env steps" in out
+    assert f"\n{iteration} iteration{'s' * (iteration > 1)}, {16 * iteration:,} env steps" in out
     assert err.startswith("SIGTERM: stops after this iteration")
     assert Checkpointer(path).latest("last") == iteration
     return path
