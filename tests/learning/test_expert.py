@@ -147,6 +147,7 @@ def test_of_two_good_actions_the_expert_decides(two_actions, prefer):
     np.testing.assert_allclose(mean, prefer, atol=0.1)
 
 
+@pytest.mark.slow
 def test_what_counts_as_style_changes_with_every_iteration(two_actions):
     trainer = two_actions(1.0)
     states = trainer.states()

@@ -133,6 +133,7 @@ def test_nan_is_contained_and_counted():
     assert abs(invalid / 122880 - 0.1) < 0.02
 
 
+@pytest.mark.slow
 def test_critic_sees_what_the_actor_does_not():
     trainer = Trainer(EpisodeEnv(probe.make("two_groups"), 2), critic=("state", "hidden"))
     state, hidden = np.array([-1.0, -1.0, 1.0, 1.0]), np.array([-1.0, 1.0, -1.0, 1.0])
