@@ -110,7 +110,8 @@ def test_host_loop_is_scan():
     assert all(leaf.any() for leaf in jax.tree.leaves(end.hooks["teacher"]["carry"]["actor"]))
 
 
-@pytest.mark.parametrize("kind", [None, pytest.param("gru", marks=pytest.mark.slow)], ids=["feed_forward", "recurrent"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [None, "gru"], ids=["feed_forward", "recurrent"])
 def test_queue_on_four_devices_compiles_once(kind):
     """With other weights of the teacher at every call, and environments that break."""
     env = make_env("nan", 3, probability=0.3)

@@ -67,7 +67,9 @@ def discriminate():
     return found
 
 
-@pytest.mark.parametrize("shift", [None, 0.0], ids=["same samples", "same distribution"])
+@pytest.mark.parametrize(
+    "shift", [pytest.param(None, marks=pytest.mark.slow), 0.0], ids=["same samples", "same distribution"]
+)
 def test_the_same_data_cannot_be_told_apart(discriminate, shift):
     accuracy, metrics = discriminate(shift)
     assert abs(accuracy - 0.5) < 0.02

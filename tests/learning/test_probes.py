@@ -81,6 +81,7 @@ def test_constant_reward_is_the_value(trainer):
     np.testing.assert_allclose(value, [1.0], atol=0.05)
 
 
+@pytest.mark.slow
 def test_value_depends_on_the_observation(trainer):
     value, _, _ = _answers(trainer, trainer.train("observed_reward")[0], OPPOSITE)
     np.testing.assert_allclose(value, [-1.0, 1.0], atol=0.05)

@@ -63,7 +63,7 @@ def train(env, iterations: int):
     return metrics, states[0]
 
 
-@pytest.mark.parametrize("where", ["obs", "reward"])
+@pytest.mark.parametrize("where", [pytest.param("obs", marks=pytest.mark.slow), "reward"])
 def test_a_number_too_large_is_a_broken_simulator(where):
     metrics, state = train(Odd(size=1e20, where=where), 2)
     assert metrics[0]["invalid"] == 2  # of environment 0: it breaks at age 2, starts again and breaks again

@@ -161,7 +161,7 @@ def some_starts(policy: Policy, mask) -> dict:
     return {"mask": jnp.asarray(mask), "carry": numbers(3, empty)}
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("lstm", 1), ("gru", 2)])
+@pytest.mark.parametrize(("kind", "layers"), [pytest.param("lstm", 1, marks=pytest.mark.slow), ("gru", 2)])
 def test_a_mask_that_is_nowhere_changes_nothing(kind, layers):
     policy = make_policy(kind, layers)
     variables, groups, carry = policy_inputs(policy)

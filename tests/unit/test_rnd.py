@@ -284,6 +284,7 @@ def test_one_device_is_four(devices):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=jax.tree_util.keystr(path))
 
 
+@pytest.mark.slow
 def test_statistics_stand_still_until_the_update(devices):
     """Those of the states move after the epochs, those of the bonus with the rollout; both by valid steps alone."""
     _, start, outputs, ((after, metrics, collected), (reward, extras)), _ = devices

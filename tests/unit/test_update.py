@@ -87,6 +87,7 @@ def test_learning_rate_follows_its_schedule():
     assert state.iteration == 4
 
 
+@pytest.mark.slow
 def test_entropy_coefficient_follows_its_schedule():
     schedule = {"name": "linear", "init_value": 0.8, "end_value": 0.0, "transition_steps": 4}
     algorithm = make_algorithm(entropy_coef=schedule, value_loss_coef=0.5)
