@@ -15,7 +15,8 @@ Padding = Annotated[int, Field(ge=0, le=MOST)]
 Paddings = Padding | tuple[Padding, ...]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Bounded = Annotated[float, Field(ge=-1e6, le=1e6)]
-Scale = Annotated[float, Field(ge=1e-6, le=1e6)]
+SCALES = (1e-6, 1e6)  # of actions
+Scale = Annotated[float, Field(ge=SCALES[0], le=SCALES[1])]
 EncoderClass = Literal["MlpModel", "Conv2dHeadModel"]
 
 

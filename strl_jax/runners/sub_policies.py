@@ -12,7 +12,7 @@ import numpy as np
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, ConfigError
 from strl_jax.config_errors import show
-from strl_jax.config_policies import ClimbMutexFields, FieldMutexFields, MutexFields
+from strl_jax.config_policies import SCALES, ClimbMutexFields, FieldMutexFields, MutexFields
 from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
@@ -23,7 +23,6 @@ from strl_jax.runners.transfer import read_policy
 
 CONFIG = "config.json"
 SELECTION = "selection"
-SCALES = (1e-6, 1e6)  # of actions, as policy.env_action_scale may be
 
 
 def make_mutex(config: Config, env) -> Algorithm:

@@ -37,7 +37,7 @@ def _find(path: str) -> Path:
     place = Path(path)
     if not _exists(place) and ":" in path:
         place = _in_package(*path.split(":", 1))
-        if not place.exists():
+        if not _exists(place):
             raise ValueError(f"robot.path: {path}: there is no {place}")
     if place.is_file():
         return place
