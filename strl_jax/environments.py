@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from strl_jax.config import Config, EnvConfig
-from strl_jax.config_coerce import coerce, plain
-from strl_jax.config_errors import ConfigError, deepest, dotted, hint, problems_of, raised, show
+from strl_jax.config.errors import ConfigError, deepest, dotted, hint, problems_of, raised, show
+from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv

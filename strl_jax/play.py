@@ -14,7 +14,7 @@ from rich.console import Console
 
 from strl_jax import environments
 from strl_jax.config import Config, ConfigError
-from strl_jax.config_base import MOST
+from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
 from strl_jax.runners import choice, launch
 from strl_jax.runners.checkpoint import Checkpointer

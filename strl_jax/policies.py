@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from strl_jax.config import Config
-from strl_jax.config_errors import ConfigError, not_one_of, show
-from strl_jax.config_policies import (
+from strl_jax.config.errors import ConfigError, not_one_of, show
+from strl_jax.config.policy import (
     AdaptorFields,
     EncoderFields,
     EncoderKwargs,

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from strl_jax.algorithms import appo, estimator, minibatch, ppo, tppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config
-from strl_jax.config_errors import ConfigError, not_one_of, show
-from strl_jax.config_models import ALGORITHMS
-from strl_jax.config_policies import AmpFields as DiscriminatorFields
-from strl_jax.config_policies import MemoryFields, MutexFields, has
+from strl_jax.config.errors import ConfigError, not_one_of, show
+from strl_jax.config.policy import AmpFields as DiscriminatorFields
+from strl_jax.config.policy import MemoryFields, MutexFields, has
+from strl_jax.config.sections import ALGORITHMS
 from strl_jax.envs.base import Env
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments

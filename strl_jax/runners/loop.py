@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from strl_jax.config import ConfigError, to_dict
-from strl_jax.config_errors import raised
+from strl_jax.config.errors import raised
 from strl_jax.runners import scalars
 from strl_jax.runners.console import Console
 from strl_jax.runners.git_state import store_code_state

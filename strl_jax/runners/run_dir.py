@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from strl_jax import config as config_module
-from strl_jax import config_yaml
-from strl_jax.config import Config, ConfigError
+from strl_jax.config import Config, ConfigError, yaml_file
 from strl_jax.runners.files import replaced
 from strl_jax.runners.leaves import SHOWN
 from strl_jax.runners.writers import METRICS
@@ -108,7 +107,7 @@ def _check_whole(path: Path) -> None:
         known = config_module.to_dict(config_module.from_dict(complete)[0])
     except (OSError, ValueError, TypeError):  # damaged or of another version, it tells nothing; a resume replaces it
         return
-    found, lacks = config_yaml.read(path / CONFIG), []
+    found, lacks = yaml_file.read(path / CONFIG), []
     for name, value in complete.items():
         if found.get(name) is None and (isinstance(value, dict) or name not in found):
             lacks.append(name)

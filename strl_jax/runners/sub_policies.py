@@ -11,8 +11,8 @@ import numpy as np
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, ConfigError
-from strl_jax.config_errors import show
-from strl_jax.config_policies import SCALES, ClimbMutexFields, FieldMutexFields, MutexFields
+from strl_jax.config.errors import show
+from strl_jax.config.policy import SCALES, ClimbMutexFields, FieldMutexFields, MutexFields
 from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments

@@ -7,9 +7,9 @@ from typing import Any
 
 from strl_jax.algorithms.tppo import Teacher, TeacherFields
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
-from strl_jax.config_coerce import plain
-from strl_jax.config_errors import hint, not_one_of, show
-from strl_jax.config_policies import FIELDS, MutexFields, policy_config
+from strl_jax.config.errors import hint, not_one_of, show
+from strl_jax.config.policy import FIELDS, MutexFields, policy_config
+from strl_jax.config.values import plain
 from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.observations import Segments
 from strl_jax.registry import make_group, make_groups

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from strl_jax.config import from_dict
-from strl_jax.config_policies import EstimatorFields, has
+from strl_jax.config.policy import EstimatorFields, has
 from strl_jax.interop import torch_networks, torch_statistics, torch_weights
 from strl_jax.interop.torch_file import TorchFileError, load_torch
 from strl_jax.modules.policy import Policy

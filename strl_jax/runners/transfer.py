@@ -13,7 +13,7 @@ import numpy as np
 from strl_jax import registry
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import ConfigError, from_dict
-from strl_jax.config_errors import raised
+from strl_jax.config.errors import raised
 from strl_jax.observations import Segments
 from strl_jax.runners.checkpoint import KINDS, Checkpointer, CheckpointError
 from strl_jax.runners.leaves import SHOWN, first_few, flatten

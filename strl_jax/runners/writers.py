@@ -14,7 +14,7 @@ from typing import Protocol
 from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
-from strl_jax.config_errors import raised
+from strl_jax.config.errors import raised
 from strl_jax.runners.files import replaced
 
 NAMES = ("tensorboard", "wandb", "none")

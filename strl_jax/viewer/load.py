@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from strl_jax import config_yaml, registry
+from strl_jax import registry
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.config import Config
+from strl_jax.config import Config, yaml_file
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners import run_dir
 from strl_jax.runners.checkpoint import Checkpointer
@@ -50,7 +50,7 @@ def single(override: str) -> list[str]:
     Raises:
         ConfigError: it is no ``section.key=VALUE``.
     """
-    path, value = config_yaml.parse_override(override)
+    path, value = yaml_file.parse_override(override)
     if path[0] != "env" or not isinstance(value, dict):
         return [override]
     return [f"{'.'.join(key)}={text}" for key, text in _leaves(path, value)]

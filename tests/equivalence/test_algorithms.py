@@ -19,7 +19,7 @@ from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.estimator import EstimatorFields
 from strl_jax.algorithms.style import Style
 from strl_jax.algorithms.update import update
-from strl_jax.config_models import ALGORITHMS
+from strl_jax.config.sections import ALGORITHMS
 from strl_jax.envs import probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv

@@ -12,7 +12,7 @@ from strl_jax.algorithms import appo, ppo, tppo
 from strl_jax.algorithms.amp_input import AmpInput
 from strl_jax.algorithms.style import Style
 from strl_jax.algorithms.train_step import init_states, make_train_step
-from strl_jax.config_models import ALGORITHMS
+from strl_jax.config.sections import ALGORITHMS
 from strl_jax.envs import probe
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.modules.policy import Policy

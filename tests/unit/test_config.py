@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, ValidationError
 from strl_jax import config as config_module
 from strl_jax.algorithms.compat import Compat
 from strl_jax.config import Config, from_dict, json_schema, load, to_dict, to_yaml
-from strl_jax.config_models import ALGORITHMS, any_config
-from strl_jax.config_policies import FIELDS, policy_config
+from strl_jax.config.policy import FIELDS, policy_config
+from strl_jax.config.sections import ALGORITHMS, any_config
 from strl_jax.envs.legged.config import LeggedConfig
 
 MINIMAL = {"env": {"name": "probe:constant"}}

@@ -3,7 +3,7 @@
 import pytest
 
 from strl_jax.config import ConfigError, from_dict, load
-from strl_jax.config_errors import raised, show
+from strl_jax.config.errors import raised, show
 
 ENV = {"name": "probe:constant"}
 OPTIMIZERS = "Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, SGD"

@@ -12,18 +12,7 @@ import strl_jax
 ROOT = Path(strl_jax.__file__).parent
 
 SHARED = {"types", "observations", "sharding"}
-CONFIG = {
-    "config",
-    "config_base",
-    "config_coerce",
-    "config_errors",
-    "config_legacy",
-    "config_models",
-    "config_policies",
-    "config_schedules",
-    "config_schema",
-    "config_yaml",
-}
+CONFIG = {"config"}
 LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "interop"}
 COMMANDS = {"train", "bench", "play"}
 

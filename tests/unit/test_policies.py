@@ -10,7 +10,7 @@ import yaml
 
 from strl_jax import registry
 from strl_jax.config import ConfigError, from_dict, to_dict, to_yaml
-from strl_jax.config_policies import FIELDS
+from strl_jax.config.policy import FIELDS
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 
 SHAPES = {"proprio": (5,), "depth": (1, 8, 10), "height": (6,), "velocity": (3,)}

@@ -17,14 +17,15 @@ import jax
 import pytest
 import yaml
 
-from strl_jax import bench, config, config_schema, play, train
+from strl_jax import bench, config, play, train
 from strl_jax.algorithms.appo import AmpFields
 from strl_jax.algorithms.estimator import EstimatorFields
 from strl_jax.algorithms.rnd import RNDConfig
 from strl_jax.algorithms.schedules import SCHEDULES
 from strl_jax.algorithms.tppo import TeacherFields
-from strl_jax.config_models import ALGORITHMS
-from strl_jax.config_policies import FIELDS, DiscriminatorConfig, EncoderKwargs, MlpKwargs
+from strl_jax.config import schema
+from strl_jax.config.policy import FIELDS, DiscriminatorConfig, EncoderKwargs, MlpKwargs
+from strl_jax.config.sections import ALGORITHMS
 from strl_jax.interop import export, torch_checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -210,10 +211,10 @@ def config_reference() -> str:
 
 def algorithm_tables() -> list[str]:
     """What single algorithms take besides, a table for each set of keywords."""
-    tables = [f"### rnd_cfg\n\n{table(config_schema.json_schema(RNDConfig))}"]
+    tables = [f"### rnd_cfg\n\n{table(schema.json_schema(RNDConfig))}"]
     for fields in (EstimatorFields, TeacherFields, AmpFields):
         names = [name for name, kind in ALGORITHMS.items() if issubclass(kind, fields)]
-        own = table(config_schema.json_schema(fields))
+        own = table(schema.json_schema(fields))
         tables.append(f"### `algorithm` of {', '.join(names)}\n\nWhat they take besides.\n\n{own}")
     return tables
 
@@ -227,11 +228,11 @@ def class_tables() -> list[str]:
     tables = []
     for group, names in owners.items():
         title = f"### `policy` of {', '.join(names)}\n\n{inspect.getdoc(group).splitlines()[0]}\n\n"
-        tables.append(title + table(config_schema.json_schema(group)))
+        tables.append(title + table(schema.json_schema(group)))
     parts = {"estimator_kwargs, adaptor_kwargs": MlpKwargs, "encoder_kwargs, visual_kwargs": EncoderKwargs}
     parts["amp_discriminator"] = DiscriminatorConfig
     for name, model in parts.items():
-        tables.append(f"### {name}\n\n" + table(config_schema.json_schema(model)))
+        tables.append(f"### {name}\n\n" + table(schema.json_schema(model)))
     return tables
 
 

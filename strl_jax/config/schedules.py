@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from strl_jax.algorithms.arguments import RATE, Fault
 from strl_jax.algorithms.schedule_arguments import COEFFICIENTS, faults, read
 from strl_jax.algorithms.schedules import SCHEDULES
-from strl_jax.config_coerce import find_model, is_schedule, members
-from strl_jax.config_errors import Problem, hint, not_one_of, show
+from strl_jax.config.errors import Problem, hint, not_one_of, show
+from strl_jax.config.values import find_model, is_schedule, members
 
 
 def schedule_problems(model: type[BaseModel], path: tuple, data: Any) -> list[Problem]:

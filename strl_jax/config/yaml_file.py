@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from strl_jax.config_coerce import plain
-from strl_jax.config_errors import ConfigError, hint, show
+from strl_jax.config.errors import ConfigError, hint, show
+from strl_jax.config.values import plain
 
 
 class _Loader(yaml.SafeLoader):

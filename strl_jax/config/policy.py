@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, field_validator
 
-from strl_jax.config_base import MOST, Activation, Count, Names, Section, Text
-from strl_jax.config_errors import hint
+from strl_jax.config.errors import hint
+from strl_jax.config.fields import MOST, Activation, Count, Names, Section, Text
 from strl_jax.modules.conv2d import NORM_LAYERS
 from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
 

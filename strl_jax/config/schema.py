@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from strl_jax.config_coerce import is_model, items
+from strl_jax.config.values import is_model, items
 
 
 def describe(model: type[BaseModel]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from strl_jax.config_coerce import find_model, plain
+from strl_jax.config.values import find_model, plain
 
 MAX_LINES = 10
 FORMS = {  # patterns in words
@@ -18,7 +18,7 @@ FORMS = {  # patterns in words
     r"^[^./\x00][^/\x00]*$": "a name without a / that does not begin with a dot",
     r"^\d+$": "digits",
 }
-HERE = os.path.dirname(__file__) + os.sep
+HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package
 
 
 class ConfigError(ValueError):

@@ -1,4 +1,4 @@
-"""The config of a run: typed, frozen, strict; read from YAML or from a ``train_cfg`` dict."""
+"""Reads a config from YAML or from a ``train_cfg`` dict, checks it and writes it."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -9,26 +9,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from strl_jax import config_legacy, config_schema, config_yaml
-from strl_jax.config_coerce import coerce, find_model, plain
-from strl_jax.config_errors import ConfigError, Problem, deepest, dotted, problems_of, show
-from strl_jax.config_models import Config, EnvConfig, GroupsConfig, RunnerConfig, any_config, config_class
-from strl_jax.config_policies import PolicyConfig
-from strl_jax.config_schedules import schedule_problems
-
-__all__ = [
-    "Config",
-    "ConfigError",
-    "EnvConfig",
-    "GroupsConfig",
-    "PolicyConfig",
-    "RunnerConfig",
-    "from_dict",
-    "json_schema",
-    "load",
-    "to_dict",
-    "to_yaml",
-]
+from strl_jax.config import legacy, schema, yaml_file
+from strl_jax.config.errors import ConfigError, Problem, deepest, dotted, problems_of, show
+from strl_jax.config.schedules import schedule_problems
+from strl_jax.config.sections import Config, RunnerConfig, any_config, config_class
+from strl_jax.config.values import coerce, find_model, plain
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
@@ -44,11 +29,11 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[
     Raises:
         ConfigError: one line for each fault of the file, the values or the overrides.
     """
-    data = config_yaml.read(path)
-    warnings = config_legacy.translate(data)
+    data = yaml_file.read(path)
+    warnings = legacy.translate(data)
     given = {}
     for text in overrides:
-        values, lines = config_legacy.translate_override(*config_yaml.parse_override(text))
+        values, lines = legacy.translate_override(*yaml_file.parse_override(text))
         warnings += lines
         for key, value in values:
             _set(data, key, value, text)
@@ -69,7 +54,7 @@ def from_dict(data: Mapping) -> tuple[Config, list[str]]:
         ConfigError: one line for each fault.
     """
     data = plain(data)
-    warnings = config_legacy.translate(data)
+    warnings = legacy.translate(data)
     return _validate(data, {}), warnings
 
 
@@ -85,7 +70,7 @@ def to_yaml(config: Config) -> str:
 
 def json_schema() -> dict[str, Any]:
     """JSON schema of the YAML files, for editors."""
-    return config_schema.json_schema(any_config())
+    return schema.json_schema(any_config())
 
 
 def _set(data: dict, key: tuple[str, ...], value: Any, override: str) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from strl_jax.config_errors import hint
+from strl_jax.config.errors import hint
 from strl_jax.modules.mlp import ACTIVATIONS
 
 

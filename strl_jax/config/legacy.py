@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from strl_jax.config_errors import ConfigError, dotted, show
+from strl_jax.config.errors import ConfigError, dotted, show
 
 _FLAT = (
     "runner_class_name",
