@@ -125,7 +125,7 @@ def make_outputs(
     """
     outputs = []
     if onnx is not None:
-        model = _package("strl_jax.interop.onnx_model", "--onnx")
+        model = _package("strl_jax.interop.onnx.model", "--onnx")
         outputs.append(Output(onnx, model.dump(deployable, layout), model.load))
     if stablehlo_path is not None:
         about = stablehlo.description(stablehlo_path)
@@ -173,7 +173,7 @@ def _check(arguments: argparse.Namespace) -> None:
         if what is not None:
             raise DeployError(f"{path}: cannot be written: {what}")
     if arguments.onnx is not None:
-        _package("strl_jax.interop.onnx_model", "--onnx")
+        _package("strl_jax.interop.onnx.model", "--onnx")
     if arguments.stablehlo is not None:
         _package("flatbuffers", "--stablehlo")  # jax.export writes with it, and does not bring it
 

@@ -18,12 +18,14 @@ import numpy as np
 
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
-from strl_jax.interop import torch_moments, torch_networks, torch_statistics
-from strl_jax.interop.torch_file import TorchFileError, load_torch
-from strl_jax.interop.torch_weights import import_weights
+from strl_jax.interop import torch_moments
 from strl_jax.runners import launch, run_dir
 from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.torch_files import networks as torch_networks
+from strl_jax.torch_files import statistics as torch_statistics
+from strl_jax.torch_files.file import TorchFileError, load_torch
+from strl_jax.torch_files.weights import import_weights
 
 STATISTICS = tuple(key for keys in torch_statistics.DICTS.values() for key in keys)
 TAKEN = ("model_state_dict", "optimizer_state_dict", "iter", "infos", torch_networks.RND, *STATISTICS)

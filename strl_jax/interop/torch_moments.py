@@ -11,8 +11,9 @@ from jax.flatten_util import ravel_pytree
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.style import DISCRIMINATOR
-from strl_jax.interop import torch_names, torch_networks
-from strl_jax.interop.torch_weights import LOG_STD, STD, locate
+from strl_jax.torch_files import names as torch_names
+from strl_jax.torch_files import networks as torch_networks
+from strl_jax.torch_files.weights import LOG_STD, STD, locate
 
 # the optimisers whose torch state is step, exp_avg and exp_avg_sq
 WITH_MOMENTS = ("Adam", "AdamW", "NAdam", "RAdam")

@@ -13,13 +13,13 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.errors import show
 from strl_jax.config.policy import SCALES, ClimbMutexFields, FieldMutexFields, MutexFields
-from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
 from strl_jax.registry import make_groups
 from strl_jax.runners import run_dir, torch_policies
 from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.transfer import read_policy
+from strl_jax.torch_files.file import TorchFileError
 
 CONFIG = "config.json"
 SELECTION = "selection"

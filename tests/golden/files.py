@@ -11,10 +11,10 @@ import pytest
 from strl_jax.algorithms import ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
-from strl_jax.interop import torch_names
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import MemoryStage
 from strl_jax.observations import Segments
+from strl_jax.torch_files import names as torch_names
 
 FOLDER = Path(__file__).parent
 FLOAT32 = {"rtol": 1e-4, "atol": 2e-6}

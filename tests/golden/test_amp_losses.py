@@ -11,11 +11,11 @@ from strl_jax.algorithms.amp_input import AmpInput
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import Collected
 from strl_jax.algorithms.style import Style
-from strl_jax.interop import torch_names
 from strl_jax.modules import normalizer
 from strl_jax.modules.discriminator import mix_rewards, style_reward
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
+from strl_jax.torch_files import names as torch_names
 from strl_jax.types import Batch
 
 precision = precision_fixture()

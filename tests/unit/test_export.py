@@ -18,8 +18,9 @@ from tiny import make_state, normal
 from strl_jax import environments
 from strl_jax.algorithms import ppo
 from strl_jax.config import from_dict
-from strl_jax.interop import deploy, export, onnx_model, stablehlo
+from strl_jax.interop import deploy, export, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
+from strl_jax.interop.onnx import model as onnx_model
 from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
@@ -116,7 +117,7 @@ def test_activation_in_onnx(activation, tmp_path, monkeypatch):
     monkeypatch.setattr(deploy, "BATCHES", (8,))
     deployable = make_deployable(activation=activation)
     (tmp_path / "policy.onnx").write_bytes(onnx_model.dump(deployable, {}))
-    assert 0 <= deploy.largest_difference(deployable, onnx_model.load(tmp_path / "policy.onnx")) <= 1e-5
+    assert 0 <= deploy.largest_difference(deployable, model.load(tmp_path / "policy.onnx")) <= 1e-5
 
 
 def test_deployed_function_is_the_policy():
@@ -237,7 +238,7 @@ def test_command(asked, kind, seed, run, tmp_path, capsys):
     deployable, _ = export.read(Checkpointer(run), [(kind, 10 + seed)], config, environments.make_env(config.env))
     expected = make_state(deployable.algorithm, seed).params["policy"]
     jax.tree.map(np.testing.assert_array_equal, deployable.variables, expected)
-    for step in (onnx_model.load(onnx), stablehlo.load(binary)):
+    for step in (model.load(onnx), stablehlo.load(binary)):
         assert deploy.check(deployable, step, "") <= 1e-5
 
 
@@ -280,7 +281,7 @@ def test_folder_that_is_no_run(out, capsys):
 
 
 def test_packages_that_are_missing(run, out, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "strl_jax.interop.onnx_model")
+    monkeypatch.delitem(sys.modules, "strl_jax.interop.onnx.model")
     for option, package in {"--onnx": "onnxruntime", "--stablehlo": "flatbuffers"}.items():
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)  # what Python does for a package that cannot be imported

@@ -13,7 +13,7 @@ ROOT = Path(strl_jax.__file__).parent
 
 SHARED = {"types", "observations", "sharding"}
 CONFIG = {"config"}
-LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "interop"}
+LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "torch_files", "interop"}
 COMMANDS = {"train", "bench", "play"}
 
 # part of the package, or a single file in it -> the parts that it may import, beside itself
@@ -25,7 +25,8 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "envs": {"types"},
     "storage": {"types"},
     "datasets": {"types"},
-    "interop": SHARED | {"modules", "algorithms"},
+    "torch_files": SHARED | {"modules", "algorithms"},
+    "interop": SHARED | {"modules", "algorithms", "torch_files"},
     **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
     "policies": LIBRARY | CONFIG,
     "environments": LIBRARY | CONFIG,

@@ -13,9 +13,9 @@ from torch_writer import save
 from strl_jax import train
 from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
-from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.runners import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.torch_files.file import TorchFileError
 
 START = "statistics of the discriminator's states: not in the file, they start anew"
 CHAIN = "std and log(std): the moments follow by the chain rule"

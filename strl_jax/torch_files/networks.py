@@ -8,9 +8,9 @@ from flax.traverse_util import flatten_dict
 
 from strl_jax.algorithms import rnd
 from strl_jax.algorithms.style import DISCRIMINATOR
-from strl_jax.interop import torch_names
-from strl_jax.interop.torch_file import TorchFileError
-from strl_jax.interop.torch_weights import arrange, faults
+from strl_jax.torch_files import names as torch_names
+from strl_jax.torch_files.file import TorchFileError
+from strl_jax.torch_files.weights import arrange, faults
 
 PREFIX = "discriminator."
 RND = "rnd_state_dict"

@@ -18,7 +18,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from strl_jax.interop.deploy import Deployable, Named, Step
-from strl_jax.interop.onnx_graph import Graph, convert
+from strl_jax.interop.onnx.graph import Graph, convert
 
 OPSET = 17
 IR_VERSION = 8  # the format of the time of this opset, which older runtimes read

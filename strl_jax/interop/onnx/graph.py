@@ -5,7 +5,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from onnx import helper, numpy_helper
 
 from strl_jax.interop.deploy import DeployError
-from strl_jax.interop.onnx_primitives import BROADCASTING, PRIMITIVES
+from strl_jax.interop.onnx.primitives import BROADCASTING, PRIMITIVES
 
 CALLS = ("custom_jvp_call", "custom_vjp_call")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.observations import Segments
+from strl_jax.torch_files.file import TorchFileError
 from strl_jax.types import RunningStats
 
 # group -> where a checkpoint keeps its statistics: in dicts of their own, or (newer rsl_rl) among the weights

@@ -8,9 +8,9 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.interop import torch_names
-from strl_jax.interop.torch_file import TorchFileError
 from strl_jax.modules.policy import Policy
+from strl_jax.torch_files import names as torch_names
+from strl_jax.torch_files.file import TorchFileError
 
 Path = tuple[str, ...]
 STD, LOG_STD = ("std",), ("log_std",)
@@ -24,7 +24,7 @@ def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Pol
 
     Args:
         state_dict: torch name -> array; observation statistics are no weights, see
-            ``torch_statistics.split``.
+            ``statistics.split``.
         target: the policy, or the algorithm that has it. A policy alone must know its
             observations (``actor_obs``, ``critic_obs``).
 
