@@ -15,8 +15,8 @@ from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.envs.legged import terrain
 from strl_jax.envs.legged.config import LeggedConfig
+from strl_jax.envs.legged.terrain import heights
 
 FORMS = "brax:NAME:BACKEND, legged:NAME, playground:NAME, probe:NAME or package.module:callable"
 
@@ -137,7 +137,7 @@ def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
         raise ConfigError(*lines) from None
     try:
         if settings.terrain.mesh_type == "heightfield":
-            terrain.check(settings.terrain)
+            heights.check(settings.terrain)
     except ValueError as error:
         raise ConfigError(f"env.kwargs.{error}") from None
     return settings

@@ -20,8 +20,8 @@ from strl_jax.runners import choice, launch
 from strl_jax.runners.checkpoint import Checkpointer
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
+from strl_jax.viewer.recording import positions_of, records
 from strl_jax.viewer.roll import Roll, make_roll
-from strl_jax.viewer.watched import positions_of, records
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

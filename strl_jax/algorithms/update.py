@@ -8,7 +8,7 @@ from strl_jax.algorithms import minibatch, optimizers, returns, schedules
 from strl_jax.algorithms.base import Algorithm, apply_networks
 from strl_jax.algorithms.memory import needed, recall
 from strl_jax.algorithms.prepare import prepare
-from strl_jax.modules.starts import draw_starts
+from strl_jax.modules.random_carry import draw_random_carry
 from strl_jax.sharding import pmean
 from strl_jax.types import Array, Batch, Rollout, TrainState
 
@@ -95,7 +95,9 @@ def _redraw(algorithm: Algorithm, stats: dict, sample: Batch, memory: dict, key:
         sample = sample.replace(masks=algorithm.draw_masks(key, sample.value.shape))
     if algorithm.resample_prob > 0:
         start_key = jax.random.fold_in(key, 1)
-        sample = sample.replace(starts=draw_starts(algorithm.policy, start_key, sample.reset, algorithm.resample_prob))
+        sample = sample.replace(
+            starts=draw_random_carry(algorithm.policy, start_key, sample.reset, algorithm.resample_prob)
+        )
     for index, hook in enumerate(algorithm.reward_hooks):
         if hook.name in memory:
             sample = hook.recall(stats, memory[hook.name], jax.random.fold_in(key, index + 2), sample)

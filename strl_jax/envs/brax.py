@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from brax import envs
 
 from strl_jax.envs.base import Env, finite
-from strl_jax.envs.failures import told
-from strl_jax.envs.live import LiveLeaves
+from strl_jax.envs.live_leaves import LiveLeaves
 from strl_jax.envs.precision import exact
+from strl_jax.envs.simulator_errors import as_value_error
 from strl_jax.types import Array, EnvState
 
 
@@ -42,7 +42,7 @@ class BraxEnv(Env):
             raise ValueError(f"unknown Brax environment {name!r}; known: {', '.join(known)}")
         if backend not in BACKENDS:
             raise ValueError(f"unknown Brax backend {backend!r}; known: {', '.join(BACKENDS)}")
-        with told(f"Brax environment {name!r} on {backend!r}"):
+        with as_value_error(f"Brax environment {name!r} on {backend!r}"):
             self._env = envs.get_environment(name, backend=backend, **kwargs)
             # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
             self._reset, self._step = jax.jit(exact(self._env.reset)), jax.jit(exact(self._env.step))
@@ -54,7 +54,7 @@ class BraxEnv(Env):
         named = jax.eval_shape(lambda obs: _components(obs, self._sizes), shapes.obs)  # in the order of the letters
         self.observation_shapes = {key: named[key].shape for key in self._sizes or named}
         action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
-        with told(f"Brax environment {name!r} on {backend!r}"):
+        with as_value_error(f"Brax environment {name!r} on {backend!r}"):
             self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
     def reset(self, key: Array) -> EnvState:

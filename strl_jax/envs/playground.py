@@ -18,9 +18,9 @@ from mujoco_playground import dm_control_suite, locomotion, manipulation, regist
 from mujoco_playground._src import mjx_env
 
 from strl_jax.envs.base import Env, finite
-from strl_jax.envs.failures import told
-from strl_jax.envs.live import LiveLeaves
+from strl_jax.envs.live_leaves import LiveLeaves
 from strl_jax.envs.precision import exact
+from strl_jax.envs.simulator_errors import as_value_error
 from strl_jax.types import Array, EnvState
 
 
@@ -59,7 +59,7 @@ class PlaygroundEnv(Env):
         if name not in dm_control_suite.ALL_ENVS:
             _get_menagerie()
             which += f" with the robots of {mjx_env.MENAGERIE_PATH}"
-        with told(which):
+        with as_value_error(which):
             self._env = registry.load(name, config)
             # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
             step = _repeated(self._env.step, config.action_repeat)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from strl_jax.modules import encoders, estimators
-from strl_jax.modules.memory import Memory, initial_carry
 from strl_jax.modules.mlp import MLP, mlp_model
+from strl_jax.modules.rnn import Memory, initial_carry
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
 from strl_jax.types import Array, PolicyOutput

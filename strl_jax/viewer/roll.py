@@ -12,7 +12,7 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners.evaluation import Evaluation, advance, begin, goes_on, summarize
 from strl_jax.types import Array
-from strl_jax.viewer.watched import SHOWN, Commanded, Watched, records
+from strl_jax.viewer.recording import SHOWN, CommandedRecording, Recording, records
 
 LONGEST = 100_000  # steps of environment 0 that are kept
 SETTLED = 1.0  # s after which a robot's velocity counts as the one that it has found
@@ -60,7 +60,7 @@ def make_roll(
 
     @jax.jit
     def run(variables: dict, stats: dict, key: Array, commands: Array | None):
-        inner = Watched(fair.env) if commands is None else Commanded(fair.env, commands, env.episode_length)
+        inner = Recording(fair.env) if commands is None else CommandedRecording(fair.env, commands, env.episode_length)
         keys = jax.random.split(key, num_envs)
         loop, moved, trace = _episodes(replace(fair, env=inner), algorithm, variables, stats, keys)
         parts = (loop.sums, loop.valid, loop.survived, moved)

@@ -7,8 +7,8 @@ import numpy as np
 
 from strl_jax.envs.base import Env
 from strl_jax.envs.legged import mjcf
-from strl_jax.envs.legged.terrain import Terrain
-from strl_jax.viewer.watched import records
+from strl_jax.envs.legged.terrain.heights import Terrain
+from strl_jax.viewer.recording import records
 
 FLOOR, SKY, GROUND = "strl_jax_floor", "strl_jax_sky", "strl_jax_hfield"
 THICKNESS = 0.1  # m of ground under the lowest point of a height field

@@ -17,7 +17,7 @@ from strl_jax.algorithms.style import Style
 from strl_jax.algorithms.train_step import init_states, make_train_step
 from strl_jax.envs import probe
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.envs.probe_style import expert_pairs
+from strl_jax.envs.probe.style import expert_pairs
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.sharding import make_mesh

@@ -117,7 +117,7 @@ def test_activation_in_onnx(activation, tmp_path, monkeypatch):
     monkeypatch.setattr(deploy, "BATCHES", (8,))
     deployable = make_deployable(activation=activation)
     (tmp_path / "policy.onnx").write_bytes(onnx_model.dump(deployable, {}))
-    assert 0 <= deploy.largest_difference(deployable, model.load(tmp_path / "policy.onnx")) <= 1e-5
+    assert 0 <= deploy.largest_difference(deployable, onnx_model.load(tmp_path / "policy.onnx")) <= 1e-5
 
 
 def test_deployed_function_is_the_policy():
@@ -238,7 +238,7 @@ def test_command(asked, kind, seed, run, tmp_path, capsys):
     deployable, _ = export.read(Checkpointer(run), [(kind, 10 + seed)], config, environments.make_env(config.env))
     expected = make_state(deployable.algorithm, seed).params["policy"]
     jax.tree.map(np.testing.assert_array_equal, deployable.variables, expected)
-    for step in (model.load(onnx), stablehlo.load(binary)):
+    for step in (onnx_model.load(onnx), stablehlo.load(binary)):
         assert deploy.check(deployable, step, "") <= 1e-5
 
 

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strl_jax.envs.legged import observations, obstacles
+from strl_jax.envs.legged import observations
 from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig, TerrainProportions
 from strl_jax.envs.legged.env import LeggedEnv
+from strl_jax.envs.legged.terrain import obstacles
 from strl_jax.modules.mutex_selection import select_climb, select_field
 
 # id, inner radius, extent, height: nothing, a gap, a block up and one down; fields of 8 m.

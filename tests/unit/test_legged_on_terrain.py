@@ -10,12 +10,13 @@ import pytest
 
 from strl_jax.envs import contract
 from strl_jax.envs.base import carried
-from strl_jax.envs.legged import commands, robot, terrain
+from strl_jax.envs.legged import commands, robot
 from strl_jax.envs.legged.config import ControlConfig, LeggedConfig, RobotConfig, SimConfig
 from strl_jax.envs.legged.config_ground import TerrainConfig, TerrainProportions
 from strl_jax.envs.legged.env import LeggedEnv
-from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.physics import Physics, Variation
+from strl_jax.envs.legged.terrain import heights
+from strl_jax.envs.legged.terrain.levels import OnField
 
 pytestmark = pytest.mark.slow  # MJX takes its time to compile
 
@@ -69,7 +70,7 @@ def stand_still(physics, xy, lift, friction, steps):
 @pytest.fixture(scope="module")
 def stood():
     """One second: on a block; on a slope; on the slope, slippery; dropped on the slope from 0.1 m; on flat ground."""
-    ground = terrain.build(SMALL)
+    ground = heights.build(SMALL)
     middle = ground.origins[1, :, :2]
     aside = np.array([2.25, 0.0])  # the middle of the block, 1.5 m to 3 m from the middle; half down the slope
     xy = [middle[BLOCK] + aside, *[middle[SLOPE] + aside] * 3, middle[FLAT]]

@@ -9,11 +9,13 @@ import pytest
 
 from strl_jax import environments
 from strl_jax.config import ConfigError, EnvConfig
-from strl_jax.envs.legged import fields, observations, robot, terrain
+from strl_jax.envs.legged import observations, robot
 from strl_jax.envs.legged.config import ControlConfig, LeggedConfig, RobotConfig, SimConfig
 from strl_jax.envs.legged.config_ground import TerrainConfig, TerrainProportions
-from strl_jax.envs.legged.fields import OnField
-from strl_jax.envs.legged.terrain import Terrain
+from strl_jax.envs.legged.terrain import heights as terrain
+from strl_jax.envs.legged.terrain import levels
+from strl_jax.envs.legged.terrain.heights import Terrain
+from strl_jax.envs.legged.terrain.levels import OnField
 
 KINDS = tuple(TerrainProportions.model_fields)
 # One column of each kind, two rows; points every half metre, so that 4 m from the middle are 8 steps of the grid.
@@ -242,12 +244,12 @@ def test_who_goes_up_and_who_goes_down():
     old = OnField(jnp.array(level), jnp.arange(len(cases)), jnp.array(asked))
     config = COARSE.model_copy(update={"num_rows": 3})
     keys = jax.random.split(jax.random.key(0), len(cases))
-    new = fields.next_field(config, old, jnp.array(walked), jnp.full(len(cases), 2 / 3), keys)
+    new = levels.next_field(config, old, jnp.array(walked), jnp.full(len(cases), 2 / 3), keys)
     assert new.level.tolist() == expected
     assert new.column.tolist() == list(range(len(cases)))
     assert (new.asked == 0).all()
     still = config.model_copy(update={"curriculum": False})
-    kept = fields.next_field(still, old, jnp.array(walked), jnp.full(len(cases), 2 / 3), keys)
+    kept = levels.next_field(still, old, jnp.array(walked), jnp.full(len(cases), 2 / 3), keys)
     assert kept.level.tolist() == level
 
 
@@ -256,7 +258,7 @@ def test_from_the_last_row_to_any():
     old = OnField(jnp.full(count, 2), jnp.zeros(count, int), jnp.zeros(count))
     config = COARSE.model_copy(update={"num_rows": 3})
     keys = jax.random.split(jax.random.key(0), count)
-    new = fields.next_field(config, old, jnp.full(count, 5.0), jnp.ones(count), keys)
+    new = levels.next_field(config, old, jnp.full(count, 5.0), jnp.ones(count), keys)
     assert (np.bincount(new.level, minlength=3) > 10).all()  # 20 each
     assert new.level.max() == 2
 
@@ -271,7 +273,7 @@ def test_from_the_last_row_to_any():
 )
 def test_where_environments_start(changes, rows):
     config = COARSE.model_copy(update={"num_rows": 4, "num_cols": 3} | changes)
-    drawn = fields.draw(config, jax.random.split(jax.random.key(1), 200))
+    drawn = levels.draw(config, jax.random.split(jax.random.key(1), 200))
     counts = np.bincount(drawn.level)
     assert len(counts) == rows
     assert (counts > 100 / rows).all()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from strl_jax.modules import recurrence
-from strl_jax.modules.memory import Memory, initial_carry
 from strl_jax.modules.policy import Policy
+from strl_jax.modules.random_carry import draw_random_carry
+from strl_jax.modules.rnn import Memory, initial_carry
 from strl_jax.modules.stages import EstimatorStage, MemoryStage
-from strl_jax.modules.starts import draw_starts
 from strl_jax.observations import Segments
 
 T, B, D, H = 4, 4, 3, 5
@@ -175,7 +175,7 @@ def test_a_mask_that_is_nowhere_changes_nothing(kind, layers):
         return jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(variables, carry)
 
     plain = evaluate(variables, carry, None)
-    never = jax.jit(lambda key: draw_starts(policy, key, jnp.asarray(RESET), 0.0))(jax.random.key(0))
+    never = jax.jit(lambda key: draw_random_carry(policy, key, jnp.asarray(RESET), 0.0))(jax.random.key(0))
     assert not never["mask"].any()
     jax.tree.map(np.testing.assert_array_equal, evaluate(variables, carry, never), plain)
     moved = evaluate(variables, carry, some_starts(policy, STARTED))
@@ -209,7 +209,7 @@ def test_draws(kind, layers):
     policy = make_policy(kind, layers)
     steps, envs = 8, 500
     reset = jnp.asarray(np.random.default_rng(0).uniform(size=(steps, envs)) < 0.3)
-    draw = jax.jit(lambda key, prob: draw_starts(policy, key, reset, prob))
+    draw = jax.jit(lambda key, prob: draw_random_carry(policy, key, reset, prob))
     starts = draw(jax.random.key(0), 0.25)
     begins = np.asarray(reset).copy()
     begins[0] = True

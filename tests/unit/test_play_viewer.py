@@ -20,11 +20,11 @@ from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.envs.legged import commands
 from strl_jax.envs.legged.config import CommandRanges, CommandsConfig, LeggedConfig
-from strl_jax.envs.legged.terrain import Terrain
+from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.types import Array, EnvState
 from strl_jax.viewer import draw, page, plot, scene, shapes, table, video
+from strl_jax.viewer.recording import SHOWN, CommandedRecording
 from strl_jax.viewer.roll import Roll, make_roll
-from strl_jax.viewer.watched import SHOWN, Commanded
 
 DT, STEPS = 0.25, 8
 
@@ -146,7 +146,7 @@ def test_without_commands_they_are_those_of_training():
 def test_commands_show_in_observations_and_the_rest_stays():
     env = Follower(CONFIG)
     given = jnp.array(COMMANDS)
-    other = Commanded(env, given, STEPS)
+    other = CommandedRecording(env, given, STEPS)
     keys = jax.random.split(jax.random.key(1), 3)
     state = other.reset(keys)
     np.testing.assert_allclose(state.obs["command"], COMMANDS, rtol=1e-6)

@@ -8,7 +8,7 @@ import pytest
 from strl_jax.envs import probe
 from strl_jax.envs.base import carried
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.envs.probe_style import expert_pairs
+from strl_jax.envs.probe.style import expert_pairs
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 

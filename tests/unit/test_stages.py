@@ -7,8 +7,8 @@ import pytest
 from tiny import normal
 
 from strl_jax.modules import estimators
-from strl_jax.modules.memory import Memory, initial_carry
 from strl_jax.modules.policy import Policy
+from strl_jax.modules.rnn import Memory, initial_carry
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
 

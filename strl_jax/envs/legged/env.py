@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.envs.base import Env, where
-from strl_jax.envs.legged import commands, observations, randomize, rewards, robot, terrain
+from strl_jax.envs.legged import commands, observations, randomize, rewards, robot
 from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
-from strl_jax.envs.legged.fields import OnField
-from strl_jax.envs.legged.ground import Ground
 from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
 from strl_jax.envs.legged.rotations import rotate_back, yaw
 from strl_jax.envs.legged.state import Legged, Record, body_velocities
+from strl_jax.envs.legged.terrain import heights
+from strl_jax.envs.legged.terrain.ground import Ground
+from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array, EnvState, Obs
 
 
@@ -34,7 +35,7 @@ class LeggedEnv(Env):
 
     def __init__(self, config: LeggedConfig | None = None):
         self.config = config = LeggedConfig() if config is None else config
-        self.terrain = None if config.terrain.mesh_type == "plane" else terrain.build(config.terrain)
+        self.terrain = None if config.terrain.mesh_type == "plane" else heights.build(config.terrain)
         self.ground = Ground(config.terrain, self.terrain)
         self.robot = robot.load(config.robot, config.control, config.sim, own_planes=self.terrain is not None)
         self.dt = config.dt

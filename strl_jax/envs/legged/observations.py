@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.envs.legged import obstacles
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.physics import Variation
-from strl_jax.envs.legged.terrain import Terrain
+from strl_jax.envs.legged.terrain import obstacles
+from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.types import Array, Obs
 
 SIZES = {"lin_vel": 3, "ang_vel": 3, "gravity": 3, "commands": 3}  # then joint positions, velocities, last action

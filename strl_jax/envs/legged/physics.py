@@ -9,7 +9,7 @@ import numpy as np
 from flax import struct
 
 from strl_jax.envs.legged.robot import Robot
-from strl_jax.envs.legged.terrain import Terrain
+from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.envs.precision import exact
 from strl_jax.types import Array
 

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from flax import struct
 
-from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.physics import Motion, Variation
 from strl_jax.envs.legged.rotations import rotate_back
+from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array
 
 

@@ -4,12 +4,12 @@ After Andy Jones, "Debugging RL, without the agonizing pain" (2021). Each one sa
 what a right learner finds: V is the critic, mean the actor's action.
 """
 
-from strl_jax.envs.probe_base import Probe
-from strl_jax.envs.probe_control import Action, Image, Nan, StateAction, TwoGroups
-from strl_jax.envs.probe_memory import Remember, Teacher
-from strl_jax.envs.probe_sparse import Sparse
-from strl_jax.envs.probe_style import Gait, Style
-from strl_jax.envs.probe_values import Constant, Cycle, Discounted, ObservedReward, Timeout
+from strl_jax.envs.probe.base import Probe
+from strl_jax.envs.probe.control import Action, Image, Nan, StateAction, TwoGroups
+from strl_jax.envs.probe.memory import Remember, Teacher
+from strl_jax.envs.probe.sparse import Sparse
+from strl_jax.envs.probe.style import Gait, Style
+from strl_jax.envs.probe.values import Constant, Cycle, Discounted, ObservedReward, Timeout
 
 PROBES: dict[str, type[Probe]] = {
     "constant": Constant,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def told(which: str) -> Iterator[None]:
+def as_value_error(which: str) -> Iterator[None]:
     """Whatever is raised in the block, as a ``ValueError`` of one line that names ``which`` environment.
 
     It can be anything: a simulator may be older than this jax, or take an argument unseen.

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.envs.legged.config_ground import TerrainConfig
-from strl_jax.envs.legged.terrain_shapes import EPS, FIELDS, Shape, half_platform
+from strl_jax.envs.legged.terrain.shapes import EPS, FIELDS, Shape, half_platform
 from strl_jax.types import Array
 
 MOST = 10_000_000  # heights: every compiled program holds them

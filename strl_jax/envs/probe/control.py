@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.probe_base import Probe, env_state, signs
+from strl_jax.envs.probe.base import Probe, env_state, signs
 from strl_jax.types import Array, EnvState
 
 

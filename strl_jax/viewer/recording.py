@@ -9,7 +9,7 @@ from strl_jax.types import Array, EnvState
 SHOWN = "shown"  # the name in the extras
 
 
-class Watched(Env):
+class Recording(Env):
     """``env``, whose steps put what they showed into ``extras["shown"]``: name -> ``[B, ...]``.
 
     Of an environment with ``recorded`` it is all of its record; of one on MuJoCo ``qpos``.
@@ -34,7 +34,7 @@ class Watched(Env):
         return after.replace(extras={SHOWN: {} if positions is None else {"qpos": positions(after)}})
 
 
-class Commanded(Watched):
+class CommandedRecording(Recording):
     """Robots of a legged environment that follow one command each for all of their episode.
 
     Args:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.envs.probe_base import Probe, env_state, signs
+from strl_jax.envs.probe.base import Probe, env_state, signs
 from strl_jax.types import Array, EnvState
 
 

@@ -6,7 +6,7 @@ from strl_jax.modules.policy import Policy
 from strl_jax.types import Array
 
 
-def draw_starts(policy: Policy, key: Array, reset: Array, prob: Array | float) -> dict:
+def draw_random_carry(policy: Policy, key: Array, reset: Array, prob: Array | float) -> dict:
     """What ``Policy`` takes as ``starts``: with ``prob`` a trajectory starts from hidden states in U(-1, 1).
 
     Trajectories start at t = 0 and wherever ``reset``. All memories of an environment

@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.legged import fields, obstacles
 from strl_jax.envs.legged.config_ground import TerrainConfig
-from strl_jax.envs.legged.fields import OnField
 from strl_jax.envs.legged.state import Legged
-from strl_jax.envs.legged.terrain import Terrain
+from strl_jax.envs.legged.terrain import levels, obstacles
+from strl_jax.envs.legged.terrain.heights import Terrain
+from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array
 
 
@@ -24,7 +24,7 @@ class Ground:
 
     def draw(self, key: Array) -> OnField | None:
         """Fields for new environments, ``key[B]``; None on flat ground."""
-        return None if self.terrain is None else fields.draw(self.config, key)
+        return None if self.terrain is None else levels.draw(self.config, key)
 
     def start(self, key: Array, field: OnField | None) -> Array | None:
         """A place ``[2]`` on the platform of ONE environment's field; None on flat ground: the origin."""
@@ -58,7 +58,7 @@ class Ground:
         walked = jnp.linalg.norm(old.motion.qpos[:, :2] - here[:, :2], axis=-1)
         share = jnp.maximum(old.age, 1) / old.limit
         key = jax.vmap(lambda k: jax.random.fold_in(k, 1))(old.key)
-        field = fields.next_field(self.config, old.field, walked, share, key)
+        field = levels.next_field(self.config, old.field, walked, share, key)
         shift = origins[field.level, field.column] - origins[fresh.field.level, fresh.field.column]
         motion = fresh.motion.replace(qpos=fresh.motion.qpos.at[:, :3].add(shift))
         return fresh.replace(motion=motion, feet=fresh.feet + shift[:, None], field=field)

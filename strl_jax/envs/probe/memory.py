@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from strl_jax.envs.probe_base import Probe, check_whole, env_state, signs
+from strl_jax.envs.probe.base import Probe, check_whole, env_state, signs
 from strl_jax.types import Array, EnvState
 
 
