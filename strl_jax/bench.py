@@ -17,7 +17,8 @@ from strl_jax import config as config_module
 from strl_jax import registry
 from strl_jax.algorithms import train_step
 from strl_jax.config import ConfigError
-from strl_jax.runners import checkpoint, launch, scalars
+from strl_jax.run_folder import layout
+from strl_jax.runners import launch, scalars
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import AXIS, shard_jit
 
@@ -106,7 +107,7 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> 
         "time_to_first_steady_iteration": steady - begin,
         **_report(runner, seconds),
         "peak_memory_bytes_per_device": scalars.memory_bytes(),
-        "versions": checkpoint.versions(),
+        "versions": layout.versions(),
         "config": config_module.to_dict(runner.config),
     }
 

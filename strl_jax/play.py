@@ -16,8 +16,8 @@ from strl_jax import environments
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners import choice, launch
-from strl_jax.runners.checkpoint import Checkpointer
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
 from strl_jax.viewer.recording import positions_of, records

@@ -15,7 +15,8 @@ import jax
 from strl_jax import config as config_module
 from strl_jax import environments, registry
 from strl_jax.config import Config, ConfigError
-from strl_jax.runners import first_save, launch, run_dir
+from strl_jax.run_folder import metrics, run_dir
+from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.writers import check_writers
 
@@ -131,7 +132,7 @@ def _spent(runner: OnPolicyRunner) -> str:
 def _go_on(runner: OnPolicyRunner) -> list[str]:
     """Loads the newest whole checkpoint; lines worth telling. Damage is no fresh start: it would overwrite the run."""
     if runner.checkpointer.is_fresh():
-        first_save.check_none_lost(runner.log_dir)
+        metrics.check_none_lost(runner.log_dir)
         return [NOTHING_SAVED]
     return runner.load(runner.log_dir)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.types import EnvState, EpisodeState, EpisodeSums, RolloutState, RunningStats, TrainState
 
 ENVS = 4

@@ -15,8 +15,10 @@ from strl_jax.config import Config
 from strl_jax.envs.base import Env
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
-from strl_jax.runners import choice, launch, run_dir
-from strl_jax.runners.checkpoint import Checkpointer, versions
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.run_folder.layout import versions
+from strl_jax.runners import choice, launch
 from strl_jax.runners.weights import read_acting
 
 

@@ -19,8 +19,9 @@ import numpy as np
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
 from strl_jax.interop import torch_moments
-from strl_jax.runners import launch, run_dir
-from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files import networks as torch_networks
 from strl_jax.torch_files import statistics as torch_statistics

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
+from strl_jax.run_folder.checkpoints import KINDS, Checkpointer
 from strl_jax.runners import launch
-from strl_jax.runners.checkpoint import KINDS, Checkpointer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from strl_jax.config import ConfigError
-from strl_jax.runners.leaves import CheckpointError
+from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners.writers import WriterError
 from strl_jax.sharding import replicated, sharded
 

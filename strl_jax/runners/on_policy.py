@@ -12,7 +12,8 @@ from jax.sharding import Mesh
 import strl_jax
 from strl_jax import environments, registry
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
-from strl_jax.runners import checkpoint, run_dir, scalars
+from strl_jax.run_folder import checkpoints, errors, layout, run_dir
+from strl_jax.runners import scalars
 from strl_jax.runners.assemble import assemble, changed_data
 from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.loop import Loop
@@ -74,7 +75,7 @@ class OnPolicyRunner:
             data=self.data,
         )
         self.log_dir: Path | None = None
-        self.checkpointer: checkpoint.Checkpointer | None = None
+        self.checkpointer: checkpoints.Checkpointer | None = None
         self._may_write = False
         if log_dir is not None:
             self.open(log_dir)
@@ -88,7 +89,7 @@ class OnPolicyRunner:
     def open(self, log_dir: str | Path) -> None:
         """Writes logs and checkpoints into this run folder from now on."""
         self.log_dir = Path(log_dir).absolute()
-        self.checkpointer = checkpoint.Checkpointer(self.log_dir)
+        self.checkpointer = checkpoints.Checkpointer(self.log_dir)
         self._may_write = self.checkpointer.latest("last") is None
 
     @property
@@ -147,7 +148,7 @@ class OnPolicyRunner:
         if settings.init_from is not None:
             try:
                 read_policy(settings.init_from)
-            except checkpoint.CheckpointError as error:
+            except errors.CheckpointError as error:
                 raise ConfigError(f"runner.init_from: {error}") from None
 
     def start_states(self, random_lengths: bool) -> list[str]:
@@ -212,8 +213,8 @@ class OnPolicyRunner:
         meta = {
             "progress": self.progress.state(),
             "config": to_dict(self.config),
-            "layout": checkpoint.layout(self.algorithm),
-            "versions": checkpoint.versions(),
+            "layout": layout.layout(self.algorithm),
+            "versions": layout.versions(),
             "shards": self.mesh.size,
             "data": self.references,
         }
@@ -240,7 +241,7 @@ class OnPolicyRunner:
         """
         own, path = self.checkpointer, Path(path).absolute()
         mine = own is not None and own.run_dir == path
-        source = own if mine else checkpoint.Checkpointer(path)
+        source = own if mine else checkpoints.Checkpointer(path)
         everything = load_optimizer and kind == "last"
         lines = self._load(source, everything, kind, iteration)
         self._may_write |= mine and everything  # weights alone start a new run, which needs a new folder
@@ -248,7 +249,7 @@ class OnPolicyRunner:
             source.close()
         return lines
 
-    def _load(self, source: checkpoint.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
+    def _load(self, source: checkpoints.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
@@ -260,7 +261,7 @@ class OnPolicyRunner:
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
         self._remember_evaluation(self.progress.evaluation)
-        return checkpoint.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
+        return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
 
     def _take_weights(self, loaded) -> None:
         fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)

@@ -16,8 +16,9 @@ from strl_jax.config.policy import SCALES, ClimbMutexFields, FieldMutexFields, M
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
 from strl_jax.registry import make_groups
-from strl_jax.runners import run_dir, torch_policies
-from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.runners import torch_policies
 from strl_jax.runners.transfer import read_policy
 from strl_jax.torch_files.file import TorchFileError
 

@@ -12,8 +12,9 @@ from strl_jax.config.policy import FIELDS, MutexFields, policy_config
 from strl_jax.config.values import plain
 from strl_jax.observations import Segments
 from strl_jax.registry import make_group, make_groups
-from strl_jax.runners import run_dir, torch_policies
-from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.runners import torch_policies
 from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.runners.transfer import read_policy
 from strl_jax.torch_files.file import TorchFileError

@@ -15,8 +15,9 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.config.errors import raised
 from strl_jax.observations import Segments
-from strl_jax.runners.checkpoint import KINDS, Checkpointer, CheckpointError
-from strl_jax.runners.leaves import SHOWN, first_few, flatten
+from strl_jax.run_folder.arrays import flatten
+from strl_jax.run_folder.checkpoints import KINDS, Checkpointer
+from strl_jax.run_folder.errors import SHOWN, CheckpointError, first_few
 from strl_jax.runners.matching import by_component, compare_settings, stats_by_component
 from strl_jax.types import TrainState
 

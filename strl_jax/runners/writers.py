@@ -15,10 +15,11 @@ from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
 from strl_jax.config.errors import raised
-from strl_jax.runners.files import replaced
+from strl_jax.run_folder.atomic import replaced
+from strl_jax.run_folder.metrics import iteration_of
+from strl_jax.run_folder.run_dir import METRICS
 
 NAMES = ("tensorboard", "wandb", "none")
-METRICS = "metrics.jsonl"
 
 
 class WriterError(RuntimeError):
@@ -237,15 +238,6 @@ def _import_class(path: str) -> Callable[..., Writer]:
     return found
 
 
-def last_iteration(run_dir: Path | str) -> int:
-    """The last iteration in RUN_DIR/metrics.jsonl; 0 if there is none. A line cut short by a kill does not count."""
-    path = Path(run_dir) / METRICS
-    if not path.is_file():
-        return 0
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return max((number for number in map(_iteration, file) if number < math.inf), default=0)
-
-
 def _floats(scalars: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     return ((name, float(value)) for name, value in scalars.items())
 
@@ -257,12 +249,4 @@ def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
 def _cut(path: Path, start_iteration: int) -> None:
     """Keep the whole lines before ``start_iteration``. A crash meanwhile leaves the old file as it was."""
     with path.open(encoding="utf-8", errors="replace") as source, replaced(path) as target:
-        target.writelines(line.rstrip("\n") + "\n" for line in source if _iteration(line) < start_iteration)
-
-
-def _iteration(line: str) -> float:
-    """Iteration of a line; infinity if the line is damaged."""
-    try:
-        return int(json.loads(line)["iteration"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
+        target.writelines(line.rstrip("\n") + "\n" for line in source if iteration_of(line) < start_iteration)

@@ -10,8 +10,8 @@ from strl_jax import registry
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, yaml_file
 from strl_jax.envs.episode import EpisodeEnv
-from strl_jax.runners import run_dir
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners.weights import read_acting
 
 

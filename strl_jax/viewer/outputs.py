@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from strl_jax.config import ConfigError
-from strl_jax.runners.files import replacement
-from strl_jax.runners.run_dir import obstacle
+from strl_jax.run_folder.atomic import replacement
+from strl_jax.run_folder.run_dir import obstacle
 
 SUFFIXES = {"--video": (".mp4",), "--html": (".html", ".htm"), "--plot": (".png", ".pdf", ".svg"), "--out": (".json",)}
 PACKAGES = {"--video": ("av", "PIL"), "--plot": ("matplotlib",)}

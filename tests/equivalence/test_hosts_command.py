@@ -7,7 +7,7 @@ import socket
 import pytest
 from commands import finish, log, run, settings, start, untimed, write
 
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 
 pytestmark = pytest.mark.slow  # four processes that compile
 

@@ -8,9 +8,9 @@ import pytest
 from commands import cached_in, finish, log, run, same, settings, start, untimed, write
 
 from strl_jax import train
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.run_folder.run_dir import read_config
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.runners.run_dir import read_config
 from strl_jax.sharding import make_mesh
 
 LONG = "runner.max_iterations=1000000"

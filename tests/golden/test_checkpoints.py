@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from golden.files import FOLDER, Golden, paths, ppo_fields, to_flax
 from strl_jax.envs.base import Env
 from strl_jax.interop import torch_checkpoint
-from strl_jax.runners import run_dir
+from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files.file import load_torch
 from strl_jax.types import EnvState

@@ -6,7 +6,7 @@ import time
 import pytest
 from commands import finish, log, run, settings, start, untimed, write
 
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 
 KILLS = 20
 

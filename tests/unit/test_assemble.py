@@ -15,9 +15,9 @@ from strl_jax import registry, train
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.envs import probe
 from strl_jax.interop import export
-from strl_jax.runners import run_dir
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners.assemble import assemble, changed_data
-from strl_jax.runners.checkpoint import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 

@@ -13,12 +13,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from saved_states import ENVS, assert_same, both, raw, restored, shapes_of, train_state
 
-from strl_jax.runners.checkpoint import (
-    Checkpointer,
-    CheckpointError,
-    DamagedCheckpointError,
-    MissingCheckpointError,
-)
+from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.run_folder.errors import CheckpointError, DamagedCheckpointError, MissingCheckpointError
 from strl_jax.types import EnvState
 
 

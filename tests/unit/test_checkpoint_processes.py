@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import pytest
 from saved_states import raw, restored
 
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 
 FULL_DISK = """
 import resource, signal, sys, jax.numpy as jnp
 from strl_jax.runners import launch
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 
 def command():
     run = Checkpointer(sys.argv[1])
@@ -42,7 +42,7 @@ def test_a_full_disk_is_one_line(tmp_path):
 
 SAVE_FOREVER = """
 import sys, jax.numpy as jnp
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 run = Checkpointer(sys.argv[1])
 start = run.latest("last") or 0
 for i in range(start + 1, start + 100_000):
@@ -82,7 +82,7 @@ import jax
 jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 import jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 mesh = Mesh(np.asarray(jax.devices()), ("env",))
 def build(x):
     keys = jax.random.split(jax.random.key(1), 4)

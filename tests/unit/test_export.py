@@ -25,8 +25,8 @@ from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
-from strl_jax.runners import run_dir
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 from strl_jax.types import RunningStats

@@ -13,7 +13,7 @@ ROOT = Path(strl_jax.__file__).parent
 
 SHARED = {"types", "observations", "sharding"}
 CONFIG = {"config"}
-LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "torch_files", "interop"}
+LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "torch_files", "interop", "run_folder"}
 COMMANDS = {"train", "bench", "play"}
 
 # part of the package, or a single file in it -> the parts that it may import, beside itself
@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "torch_files": SHARED | {"modules", "algorithms"},
     "interop": SHARED | {"modules", "algorithms", "torch_files"},
     **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
+    "run_folder": SHARED | {"modules", "algorithms", "envs"} | CONFIG,
     "policies": LIBRARY | CONFIG,
     "environments": LIBRARY | CONFIG,
     "registry": LIBRARY | CONFIG | {"policies"},

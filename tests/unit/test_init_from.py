@@ -11,8 +11,9 @@ from tiny import make_state
 
 from strl_jax import train
 from strl_jax.config import load
-from strl_jax.runners import launch, run_dir
-from strl_jax.runners.checkpoint import KINDS
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.checkpoints import KINDS
+from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.transfer import read_policy
 

@@ -10,8 +10,8 @@ import jax
 import pytest
 
 from strl_jax.config import ConfigError
+from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners import launch
-from strl_jax.runners.leaves import CheckpointError
 from strl_jax.sharding import make_mesh
 
 

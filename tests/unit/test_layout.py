@@ -7,13 +7,8 @@ import jax
 import pytest
 
 from strl_jax.observations import Segments
-from strl_jax.runners.checkpoint import (
-    CheckpointError,
-    check_layout,
-    differences,
-    layout,
-    versions,
-)
+from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.run_folder.layout import check_layout, differences, layout, versions
 
 
 def algorithm(**groups):

@@ -9,7 +9,8 @@ import pytest
 from tiny import close, make_state, normal, running
 
 from strl_jax.config import ConfigError
-from strl_jax.runners.checkpoint import Checkpointer, CheckpointError
+from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.transfer import load_policy
 from strl_jax.sharding import make_mesh

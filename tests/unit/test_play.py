@@ -16,7 +16,7 @@ from tiny import make_state
 
 from strl_jax import environments, play
 from strl_jax.config import ConfigError, from_dict
-from strl_jax.runners import run_dir
+from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 from strl_jax.viewer import load, outputs, video

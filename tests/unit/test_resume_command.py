@@ -9,8 +9,9 @@ from commands import cached_in, call, settings, write
 
 from strl_jax import train
 from strl_jax.config import load
-from strl_jax.runners import first_save, run_dir, writers
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder import metrics, run_dir
+from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.runners import writers
 from strl_jax.runners.on_policy import OnPolicyRunner
 
 
@@ -165,9 +166,9 @@ def test_a_run_that_may_have_been_killed_before_its_first_checkpoint(intervals, 
     for iteration in (second, second + 1):
         run = tmp_path / str(iteration)
         reached(run, iteration, last_interval=intervals[0], save_interval=intervals[1])
-        assert first_save.passed(run) == (None if iteration == second else iteration)
+        assert metrics.last_saved_iteration(run) == (None if iteration == second else iteration)
     (run / "metrics.jsonl").unlink()
-    assert first_save.passed(run) is None
+    assert metrics.last_saved_iteration(run) is None
 
 
 def test_a_kill_after_any_line_leaves_what_may_start_again_or_a_checkpoint(config, tmp_path, monkeypatch):
@@ -176,7 +177,7 @@ def test_a_kill_after_any_line_leaves_what_may_start_again_or_a_checkpoint(confi
 
     def write_line(writer, iteration, scalars, write=writers.JsonlWriter.write):
         write(writer, iteration, scalars)
-        found.append((iteration, first_save.passed(run), Checkpointer(run).is_fresh()))
+        found.append((iteration, metrics.last_saved_iteration(run), Checkpointer(run).is_fresh()))
 
     monkeypatch.setattr(writers.JsonlWriter, "write", write_line)
     settings = ["runner.last_interval=3", "runner.max_iterations=8", "runner.eval_interval=0"]

@@ -12,7 +12,7 @@ import yaml
 from commands import settings
 
 from strl_jax.config import ConfigError, from_dict, to_dict
-from strl_jax.runners import files, run_dir
+from strl_jax.run_folder import atomic, run_dir
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_killed_process_frees_the_folder(tmp_path):
     code = """
 import sys, time
 from pathlib import Path
-from strl_jax.runners import files, run_dir
+from strl_jax.run_folder import run_dir
 with run_dir.locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(600)
@@ -161,7 +161,7 @@ def test_a_config_that_cannot_be_replaced_stays(config, tmp_path, monkeypatch):
     def full_disk(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full_disk)
+    monkeypatch.setattr(atomic.os, "fsync", full_disk)
     with pytest.raises(OSError, match=f"No space left on device: '{path}/config.yaml'"):
         run_dir.write_config(path, changed)
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before

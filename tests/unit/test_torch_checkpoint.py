@@ -23,7 +23,7 @@ from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
 from strl_jax.interop.torch_moments import import_moments
 from strl_jax.modules.policy import Policy
-from strl_jax.runners import run_dir
+from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files.file import TorchFileError, load_torch
 from strl_jax.torch_files.weights import import_weights, parameter_shapes

@@ -13,7 +13,7 @@ from torch_writer import save
 from strl_jax import train
 from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
-from strl_jax.runners import run_dir
+from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files.file import TorchFileError
 

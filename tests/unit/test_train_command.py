@@ -11,7 +11,7 @@ from commands import cached_in, call, log, run, settings, write
 
 from strl_jax import train
 from strl_jax.config import load, to_dict
-from strl_jax.runners.checkpoint import Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 
 # 4 devices are there, see conftest.py.
 FAULTS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from strl_jax.runners import files
+from strl_jax.run_folder import atomic
 from strl_jax.runners.writers import JsonlWriter, TensorBoardWriter, WandbWriter, check_writers, make_writers
 
 SCALARS = {"Loss/value_loss": 0.25, "Perf/collection time": 1.5, "Train/mean_reward": math.nan, "Eval/max": math.inf}
@@ -101,7 +101,7 @@ def test_jsonl_cut_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full_disk(descriptor):
         raise OSError(28, "no space left")
 
-    monkeypatch.setattr(files.os, "fsync", full_disk)
+    monkeypatch.setattr(atomic.os, "fsync", full_disk)
     with pytest.raises(OSError, match=f"no space left: '{path}'"):
         JsonlWriter(tmp_path, 2)
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
@@ -124,9 +124,9 @@ def test_tensorboard_resume_hides_later_steps_in_a_file_of_its_own(tmp_path):
         writer = TensorBoardWriter(tmp_path, start)
         writer.write(start, {"a": float(start)})
         writer.close()
-    files = sorted(tmp_path.glob("events.out.tfevents.*"))
-    assert len(files) == 2
-    [later] = [file for file in files if any(scalars_of(event) == {"a": 3.0} for event in events(file))]
+    atomic = sorted(tmp_path.glob("events.out.tfevents.*"))
+    assert len(atomic) == 2
+    [later] = [file for file in atomic if any(scalars_of(event) == {"a": 3.0} for event in events(file))]
     starts = [event.step for event in events(later) if event.HasField("session_log")]
     assert starts == [3]
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError, yaml_file
-from strl_jax.runners.files import replaced
-from strl_jax.runners.leaves import SHOWN
-from strl_jax.runners.writers import METRICS
+from strl_jax.run_folder.atomic import replaced
+from strl_jax.run_folder.errors import SHOWN
 
 CONFIG = "config.yaml"
 JSON = "config.json"
 LOCK = ".lock"
+METRICS = "metrics.jsonl"
 
 
 def name(config: Config, stamp: float | None = None) -> Path:

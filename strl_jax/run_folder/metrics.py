@@ -1,10 +1,11 @@
-"""Whether a run without checkpoints was stopped before its first one, or has lost them since."""
+"""The metrics of a run on disk: the last iteration in them, and what that proves about lost checkpoints."""
 
 import json
+import math
 from pathlib import Path
 
-from strl_jax.runners import run_dir, writers
-from strl_jax.runners.checkpoint import CheckpointError
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.errors import CheckpointError
 
 
 def check_none_lost(path: Path) -> None:
@@ -13,7 +14,7 @@ def check_none_lost(path: Path) -> None:
     Raises:
         CheckpointError: it had one.
     """
-    reached = passed(path)
+    reached = last_saved_iteration(path)
     if reached is not None:
         raise CheckpointError(
             f"{path / 'checkpoints'}: no checkpoint is left of the run, which got to iteration {reached} "
@@ -21,7 +22,7 @@ def check_none_lost(path: Path) -> None:
         )
 
 
-def passed(path: Path) -> int | None:
+def last_saved_iteration(path: Path) -> int | None:
     """The last iteration in the metrics of the run in ``path``, if a checkpoint of it was complete by then.
 
     A save goes on behind the training, and the next one waits for it: an iteration after the second
@@ -35,5 +36,22 @@ def passed(path: Path) -> int | None:
         due = [times * runner[name] for name in ("last_interval", "save_interval") for times in (1, 2)]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    reached = writers.last_iteration(path)
+    reached = last_iteration(path)
     return reached if reached > sorted(due)[1] else None
+
+
+def last_iteration(folder: Path | str) -> int:
+    """The last iteration in RUN_DIR/metrics.jsonl; 0 if there is none. A line cut short by a kill does not count."""
+    path = Path(folder) / run_dir.METRICS
+    if not path.is_file():
+        return 0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return max((number for number in map(iteration_of, file) if number < math.inf), default=0)
+
+
+def iteration_of(line: str) -> float:
+    """Iteration of a line; infinity if the line is damaged."""
+    try:
+        return int(json.loads(line)["iteration"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf

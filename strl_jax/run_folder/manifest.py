@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from strl_jax.runners.leaves import CheckpointError
+from strl_jax.run_folder.errors import CheckpointError
 
 
 def make(meta: Mapping, leaves: Mapping[str, Mapping[str, Mapping]]) -> dict:

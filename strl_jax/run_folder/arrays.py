@@ -1,24 +1,14 @@
 """Trees of arrays as flat dicts by path, in a form that a file can hold."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-SHOWN = 5  # differing leaves that an error names
-
-
-def first_few(lines: Sequence[str]) -> str:
-    """Lines as one, of many the first ``SHOWN`` and how many more there are."""
-    more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-    return "; ".join(lines[:SHOWN]) + more
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be written, read or used, in one clear line."""
+from strl_jax.run_folder.errors import CheckpointError
 
 
 def flatten(tree: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import platform
 import jax
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.runners.leaves import CheckpointError
+from strl_jax.run_folder.errors import CheckpointError
 
 PACKAGES = (
     "strl_jax",

@@ -10,83 +10,32 @@ dtype, PRNG implementation and checksum of every leaf. Types and static fields a
 saved; they come from the target of a restore.
 """
 
-import json
 import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
 import orbax.checkpoint as ocp
-import tensorstore
-from orbax.checkpoint.checkpoint_managers import PreservationPolicy
 
-from strl_jax.runners import records
-from strl_jax.runners.layout import check_layout, differences, layout, versions
-from strl_jax.runners.leaves import (
-    CheckpointError,
-    abstract,
-    checksum,
-    compare,
-    decode,
-    describe,
-    described,
-    encode,
-    first_few,
-    flatten,
-    is_empty,
+from strl_jax.run_folder import manifest
+from strl_jax.run_folder.arrays import abstract, checksum, describe, described, encode, flatten, is_empty
+from strl_jax.run_folder.errors import CheckpointError, DamagedCheckpointError, MissingCheckpointError
+from strl_jax.run_folder.items import (
+    RECORD,
+    check_readable,
+    check_same,
+    check_values,
+    first_line,
+    read_items,
+    read_json,
+    rebuild,
 )
+from strl_jax.run_folder.retention import KEEP, KeepUpToNewest
 
-__all__ = [
-    "KINDS",
-    "CheckpointError",
-    "Checkpointer",
-    "DamagedCheckpointError",
-    "check_layout",
-    "differences",
-    "layout",
-    "versions",
-]
-
-KEEP: dict[str, int | None] = {"last": 2, "numbered": None, "best": 1}
 KINDS = ("best", "last", "numbered")  # in the order in which they are taken
-RECORD = "record"
 T = TypeVar("T")
-
-
-class DamagedCheckpointError(CheckpointError):
-    """A checkpoint with missing, short, unreadable or changed files."""
-
-
-class MissingCheckpointError(CheckpointError):
-    """A checkpoint that is not there, or no more: a training that goes on deletes its older ones."""
-
-
-class UnfitCheckpointError(CheckpointError):
-    """A checkpoint whose leaves are others than those wanted; ``lines`` tell each."""
-
-    def __init__(self, path: Path, lines: Sequence[str]):
-        super().__init__(f"{path}: does not fit: {first_few(lines)}")
-        self.lines = tuple(lines)
-
-
-@dataclass
-class _KeepUpToNewest(PreservationPolicy):
-    """Keeps the ``keep`` highest steps up to the one just saved.
-
-    Higher ones were left by a run that has since gone back to an earlier
-    checkpoint: kept, they would be taken for the newest.
-    """
-
-    keep: int
-
-    def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
-        newest = checkpoints[-1].step  # Orbax appends the one that it has just saved
-        kept = sorted(info.step for info in checkpoints if info.step <= newest)[-self.keep :]
-        return [info.step in kept for info in checkpoints]
 
 
 class Checkpointer:
@@ -137,7 +86,7 @@ class Checkpointer:
                 leaves[part][path]["crc32"] = checksum(value)
             if arrays:
                 items[part] = ocp.args.StandardSave(arrays)
-        items[RECORD] = ocp.args.JsonSave(records.make(meta, leaves))
+        items[RECORD] = ocp.args.JsonSave(manifest.make(meta, leaves))
         self._guarded(kind, lambda: self._start(kind, iteration, items))
         self._remember(kind, iteration)
 
@@ -217,17 +166,17 @@ class Checkpointer:
         if subset:  # read along and dropped: Orbax restores whole trees
             rest = {part: {name: described(about) for name, about in saved.get(part, {}).items()} for part in wanted}
             read = {part: rest[part] | tree for part, tree in wanted.items()}
-        _check_same(path, saved, read)
+        check_same(path, saved, read)
         items = {}
         for part, tree in read.items():
             arrays = {name: abstract(leaf) for name, leaf in tree.items() if not is_empty(leaf)}
             if arrays:
-                _check_readable(path / part)
+                check_readable(path / part)
                 items[part] = ocp.args.StandardRestore(arrays)
-        restored = _read(path, items) if items else {}
-        _check_values(path, saved, restored)
+        restored = read_items(path, items) if items else {}
+        check_values(path, saved, restored)
         self._remember(kind, int(iteration))
-        return {part: _rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
+        return {part: rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
 
     def choose(self, kinds: Sequence[str] = KINDS, iteration: int | None = None) -> list[tuple[str, int]]:
         """Kind and iteration of every checkpoint that is meant, damaged ones too; the first is to be taken.
@@ -296,7 +245,7 @@ class Checkpointer:
             lightweight_initialize=True,
             # Made in the background, a folder that cannot be made shows as a time-out minutes later.
             async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
-            preservation_policy=_KeepUpToNewest(keep) if keep else None,
+            preservation_policy=KeepUpToNewest(keep) if keep else None,
         )
         return ocp.CheckpointManager(self._root / kind, options=options)
 
@@ -306,7 +255,7 @@ class Checkpointer:
         except Exception as error:  # Orbax and TensorStore raise anything, bare Exception included
             self._managers.pop(kind, None)  # it would raise the same error for ever
             self._current[kind].clear()
-            raise CheckpointError(f"{self._root / kind}: saving failed: {_first_line(error)}") from error
+            raise CheckpointError(f"{self._root / kind}: saving failed: {first_line(error)}") from error
 
     def _remember(self, kind: str, iteration: int) -> None:
         # Kept in memory, not looked up: processes must decide alike, and a shared disk may lag.
@@ -335,9 +284,9 @@ class Checkpointer:
             raise MissingCheckpointError(f"{path}: no such checkpoint; there are: {has}")
         if not path.is_dir():
             raise DamagedCheckpointError(f"{path}: damaged: it is no folder")
-        record = _read_json(path, f"{RECORD}/metadata")
+        record = read_json(path, f"{RECORD}/metadata")
         try:
-            records.check(record)
+            manifest.check(record)
         except ValueError as error:
             raise DamagedCheckpointError(f"{path}: damaged: {RECORD}/metadata: {error}") from error
         parts = [part for part, leaves in record["leaves"].items() if not all(0 in v["shape"] for v in leaves.values())]
@@ -345,84 +294,3 @@ class Checkpointer:
             if not (path / needed).is_file():
                 raise DamagedCheckpointError(f"{path}: damaged: {needed} is missing")
         return record
-
-
-def _check_same(path: Path, saved: Mapping, wanted: Mapping) -> None:
-    """Raises ``CheckpointError`` if a wanted part is not there or its leaves differ."""
-    for part in wanted:
-        if part not in saved:
-            raise CheckpointError(f"{path}: holds no {part!r}, only {', '.join(saved)}")
-    lines = [
-        f"{part}/{line}"
-        for part, tree in wanted.items()
-        for line in compare(saved[part], {name: describe(leaf) for name, leaf in tree.items()})
-    ]
-    if lines:
-        raise UnfitCheckpointError(path, lines)
-
-
-def _check_readable(path: Path) -> None:
-    """Reads every byte of a part once; raises ``DamagedCheckpointError``.
-
-    Orbax would notice too, but with pages of traces from its threads, and with
-    several processes it would leave the others waiting at a barrier.
-    """
-    for name in ["_METADATA", *(f"array_metadatas/{file.name}" for file in (path / "array_metadatas").glob("*"))]:
-        found = _read_json(path, name)
-        if not isinstance(found, dict) or not found:
-            raise DamagedCheckpointError(f"{path}: damaged: {name}: not what was written")
-    try:
-        store = tensorstore.KvStore.open({"driver": "ocdbt", "base": f"file://{path}/"}).result()
-        for read in [store.read(key) for key in store.list().result()]:
-            read.result()
-    except (OSError, ValueError) as error:
-        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error, path)}") from error
-
-
-def _read_json(folder: Path, name: str) -> Any:
-    """What a JSON file of a checkpoint holds; a ``DamagedCheckpointError`` names the file."""
-    try:
-        return json.loads((folder / name).read_text())
-    except FileNotFoundError as error:
-        raise DamagedCheckpointError(f"{folder}: damaged: {name} is missing") from error
-    except OSError as error:
-        raise DamagedCheckpointError(f"{folder}: damaged: {name}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedCheckpointError(f"{folder}: damaged: {name}: no JSON: {_first_line(error)}") from error
-
-
-def _read(path: Path, items: Mapping) -> Mapping:
-    try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
-            return reader.restore(path, args=ocp.args.Composite(**items))
-    except (MemoryError, jax.errors.JaxRuntimeError):
-        raise
-    except Exception as error:  # Orbax and TensorStore raise anything, bare Exception included
-        raise DamagedCheckpointError(f"{path}: damaged: {_first_line(error, path)}") from error
-
-
-def _check_values(path: Path, saved: Mapping, restored: Mapping) -> None:
-    """Raises ``DamagedCheckpointError`` if an array is not the one that was written.
-
-    TensorStore notices what it cannot decode, not a bit that flipped in the values.
-    """
-    for part, arrays in restored.items():
-        for name, value in arrays.items():
-            written = saved[part][name].get("crc32")  # None: of several processes, or older than the checksums
-            if written is not None and checksum(value) not in (written, None):
-                raise DamagedCheckpointError(f"{path}: damaged: {part}/{name} is not what was written")
-
-
-def _rebuild(tree: Any, wanted: Mapping, restored: Mapping | None, saved: Mapping) -> Any:
-    """``tree`` with its leaves (``wanted``, by path) replaced by what was read."""
-    restored = restored or {}
-    leaves = [decode(restored.get(path), saved[path], leaf) for path, leaf in wanted.items()]
-    return jax.tree.unflatten(jax.tree.structure(tree), leaves)
-
-
-def _first_line(error: BaseException, folder: Path | None = None) -> str:
-    """What an error says, cut to a line; files in ``folder`` by their names there, which no long path then cuts off."""
-    text = f"{error} is missing in a file" if isinstance(error, KeyError) else str(error)
-    text = text if folder is None else text.replace(f"{folder}/", "")
-    lines = text.split(" See full TensorStore details")[0].split(" [source locations")[0].splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]
