@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from strl_jax import config as config_module
-from strl_jax import registry
 from strl_jax.algorithms import train_step
+from strl_jax.builders import checks
 from strl_jax.config import ConfigError
 from strl_jax.run_folder import layout
 from strl_jax.runners import launch, scalars
@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace, begin: float) -> int:
     launch.use_compilation_cache()
     runner = OnPolicyRunner(None, config)
     try:
-        registry.check_trains(config, runner.algorithm.policy)
+        checks.check_trains(config, runner.algorithm.policy)
         result = measure(runner, arguments.warmup, arguments.repeats, begin)
     finally:
         runner.close()

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from strl_jax import environments
+from strl_jax.builders import environment
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
@@ -87,14 +87,14 @@ def _run(arguments: argparse.Namespace) -> int:
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
     source = Checkpointer(arguments.run_dir)
     choice.choose(arguments, source)  # without one nothing need be built
-    env = environments.make_env(config.env)
+    env = environment.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
     for line in lines:
         launch.tell("warning", line)
     launch.use_compilation_cache()
     chosen = choice.choose(arguments, source)  # that of before may be gone: the run may still be training
-    trained = load.load(source, chosen, config, environments.make_episode_env(config, env))
+    trained = load.load(source, chosen, config, environment.make_episode_env(config, env))
     choice.tell_unasked(arguments, chosen, trained.kind)
     _show(trained, _play(trained, arguments), paths, library)
     return 0

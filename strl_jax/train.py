@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 
 from strl_jax import config as config_module
-from strl_jax import environments, registry
+from strl_jax.builders import checks, environment
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.runners import launch
@@ -53,8 +53,8 @@ def _run(arguments: argparse.Namespace) -> int:
     for line in lines:
         launch.tell("warning", line)
     if arguments.print_config:
-        environments.check_env(config.env)
-        print(config_module.to_yaml(environments.filled(config)), end="")
+        environment.check_env(config.env)
+        print(config_module.to_yaml(environment.filled(config)), end="")
         return 0
     launch.initialize(arguments)
     launch.use_compilation_cache()
@@ -77,7 +77,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     runner = OnPolicyRunner(None, config)
     with ExitStack() as held:
         try:
-            registry.check_trains(config, runner.algorithm.policy)
+            checks.check_trains(config, runner.algorithm.policy)
             if arguments.resume is None:
                 runner.check_start()
             _learn(runner, arguments, held)

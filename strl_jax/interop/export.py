@@ -10,7 +10,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from strl_jax import environments, registry
+from strl_jax.builders import acting, environment
+from strl_jax.builders.stored import read_acting
 from strl_jax.config import Config
 from strl_jax.envs.base import Env
 from strl_jax.interop import deploy, stablehlo
@@ -19,7 +20,6 @@ from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.layout import versions
 from strl_jax.runners import choice, launch
-from strl_jax.runners.weights import read_acting
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
         config, _ = run_dir.read_config(arguments.run_dir)
         source = Checkpointer(arguments.run_dir)
         choice.choose(arguments, source)  # without one nothing need be built
-        env = environments.make_env(config.env)
+        env = environment.make_env(config.env)
         chosen = choice.choose(arguments, source)  # that of before may be gone: the run may still be training
         deployable, layout = read(source, chosen, config, env)
         choice.tell_unasked(arguments, chosen, layout["checkpoint"])
@@ -92,7 +92,7 @@ def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
         CheckpointError: all are damaged, or it is one of other observations.
         DeployError: the policy cannot be exported.
     """
-    algorithm = registry.make_acting(config, env)
+    algorithm = acting.make_acting(config, env)
     kind, number, train, meta = read_acting(source, chosen, algorithm, config)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
     return deployable, describe(deployable, config, env.dt) | {

@@ -10,17 +10,17 @@ import jax
 from jax.sharding import Mesh
 
 import strl_jax
-from strl_jax import environments, registry
+from strl_jax.builders import checks, environment
+from strl_jax.builders.algorithm import assemble, changed_data
+from strl_jax.builders.stored import read_fitting
+from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy, read_policy
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
 from strl_jax.run_folder import checkpoints, errors, layout, run_dir
 from strl_jax.runners import scalars
-from strl_jax.runners.assemble import assemble, changed_data
 from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
-from strl_jax.runners.transfer import BY_COMPONENT, find_manipulator, load_policy, read_policy
-from strl_jax.runners.weights import read_fitting
 from strl_jax.sharding import make_mesh, replicate, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
@@ -54,13 +54,13 @@ class OnPolicyRunner:
             train_cfg, lines = from_dict(train_cfg)
             for line in lines:
                 warnings.warn(line, stacklevel=2)
-        self.config = environments.filled(train_cfg) if env is None else train_cfg
+        self.config = environment.filled(train_cfg) if env is None else train_cfg
         with ThreadPoolExecutor(max_workers=1) as starter:  # devices start while a simulator is imported
             devices = starter.submit(make_mesh) if mesh is None else None
-            base = environments.make_env(self.config.env) if env is None else env
+            base = environment.make_env(self.config.env) if env is None else env
             self.mesh = mesh if devices is None else devices.result()
-        registry.check_shards(self.config, self.mesh.size)
-        self.env = environments.make_episode_env(self.config, base)
+        checks.check_shards(self.config, self.mesh.size)
+        self.env = environment.make_episode_env(self.config, base)
         assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)
@@ -118,7 +118,7 @@ class OnPolicyRunner:
             CheckpointError: a checkpoint cannot be written.
             optuna.TrialPruned: the trial's pruner gave it up; the run is saved.
         """
-        registry.check_trains(self.config, self.algorithm.policy)
+        checks.check_trains(self.config, self.algorithm.policy)
         if init_at_random_ep_len is None:
             init_at_random_ep_len = self.config.runner.init_at_random_ep_len
         if self.log_dir is not None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import yaml
 
-from strl_jax import registry
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.builders import acting
+from strl_jax.builders.stored import read_acting
 from strl_jax.config import Config, yaml_file
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.checkpoints import Checkpointer
-from strl_jax.runners.weights import read_acting
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,6 @@ def load(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
         ConfigError: the policy does not fit the environment.
         CheckpointError: all are damaged, or it is one of other observations.
     """
-    algorithm = registry.make_acting(config, env.env)
+    algorithm = acting.make_acting(config, env.env)
     kind, iteration, train, _ = read_acting(source, chosen, algorithm, config)
     return Trained(config, env, algorithm, train["params"]["policy"], train["stats"], kind, iteration)

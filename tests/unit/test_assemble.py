@@ -11,13 +11,14 @@ from commands import Walk, cached_in, same, settings, write
 from tiny import normal
 from torch_writer import save
 
-from strl_jax import registry, train
+from strl_jax import train
+from strl_jax.builders import checks
+from strl_jax.builders.algorithm import assemble, changed_data
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.envs import probe
 from strl_jax.interop import export
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners.assemble import assemble, changed_data
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 
@@ -372,7 +373,7 @@ def test_everything_at_once(files):
         num_mini_batches=3,
     )
     made = built(values)
-    registry.check_trains(from_dict(values)[0], made.algorithm.policy)
+    checks.check_trains(from_dict(values)[0], made.algorithm.policy)
     assert made.algorithm.optimizers.keys() == {"policy", "discriminator", "rnd"}
     assert [hook.name for hook in made.algorithm.reward_hooks] == ["style", "rnd"]
     assert made.algorithm.act_hook.name == "teacher"
@@ -386,7 +387,7 @@ def test_minibatches_of_a_queue(parts, files):
     """4 devices have int(1.5 x 4) x 1 = 6 samples each."""
     config, _ = from_dict(tppo(files, buffer_dilation_ratio=1.5, num_mini_batches=parts))
     assert config.update_steps == 6
-    registry.check_shards(config, 4)
+    checks.check_shards(config, 4)
 
 
 def test_minibatches_of_a_queue_of_two_devices(files):
@@ -394,8 +395,8 @@ def test_minibatches_of_a_queue_of_two_devices(files):
     config, _ = from_dict(tppo(files, buffer_dilation_ratio=1.25, num_mini_batches=4))
     registry_line = "algorithm.num_mini_batches: num_mini_batches 4 does not divide the 10 samples of a shard; "
     with pytest.raises(ConfigError, match=re.escape(registry_line)):
-        registry.check_shards(config, 2)
-    registry.check_shards(config, 1)
+        checks.check_shards(config, 2)
+    checks.check_shards(config, 1)
 
 
 def test_data_that_changed(files, tmp_path):

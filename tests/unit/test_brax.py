@@ -10,7 +10,7 @@ from brax import envs as brax_envs
 from brax.envs.base import State
 from flax import struct
 
-from strl_jax import environments
+from strl_jax.builders import environment
 from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs.brax import BraxEnv
 from strl_jax.envs.episode import EpisodeEnv
@@ -220,7 +220,7 @@ def test_components_that_do_not_fit(fake, name, components, expected):
     assert str(caught.value) == expected
     kwargs = {"components": components}
     with pytest.raises(ConfigError) as caught:
-        environments.make_env(EnvConfig(name=f"brax:{name}:spring", kwargs=kwargs))
+        environment.make_env(EnvConfig(name=f"brax:{name}:spring", kwargs=kwargs))
     assert str(caught.value) == f"env.kwargs: {kwargs} is not allowed; {expected}"
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from strl_jax import environments
+from strl_jax.builders import environment
 from strl_jax.config import Config, ConfigError, EnvConfig, from_dict, to_dict
 from strl_jax.envs.brax import BraxEnv
 from strl_jax.envs.probe import Action, TwoGroups
@@ -50,19 +50,23 @@ def make(**sections) -> Config:
 
 
 def test_probe():
-    assert environments.make_env(EnvConfig(name="probe:action", kwargs={"target": 0.75})) == Action(target=0.75)
+    assert environment.make_env(EnvConfig(name="probe:action", kwargs={"target": 0.75})) == Action(target=0.75)
 
 
 @pytest.mark.parametrize("name", ["brax:inverted_pendulum:spring", "brax:inverted_pendulum"])
 def test_brax(name):
-    env = environments.make_env(EnvConfig(name=name))
+    env = environment.make_env(EnvConfig(name=name))
     assert isinstance(env, BraxEnv)
     assert env.action_size == 1
 
 
 def test_brax_is_imported_without_a_word():
     """mujoco.mjx prints what it lacks when it is first imported."""
-    code = "from strl_jax import config, environments; environments.make_env(config.EnvConfig(name='brax:fast:none'))"
+    code = (
+        "from strl_jax.builders.environment import make_env\n"
+        "from strl_jax.config import EnvConfig\n"
+        "make_env(EnvConfig(name='brax:fast:none'))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert "unknown Brax backend 'none'" in done.stderr
@@ -70,22 +74,22 @@ def test_brax_is_imported_without_a_word():
 
 def test_a_config_is_filled_with_a_robots_defaults():
     config = make(env={"name": "legged:rough", "kwargs": {"sim": {"iterations": 2}, "camera": {}}})
-    found = environments.filled(config)
+    found = environment.filled(config)
     kwargs = found.env.kwargs
     assert kwargs["sim"] == {"dt": 0.005, "iterations": 2, "ls_iterations": 8}
     assert kwargs["control"]["action_scale"] == 0.25
     assert kwargs["commands"]["ranges"]["lin_vel_x"] == [-1.0, 1.0]
     assert kwargs["terrain"]["mesh_type"] == "heightfield"
     assert kwargs["camera"]["height"] == 24
-    assert environments.filled(from_dict(to_dict(found))[0]) == found
+    assert environment.filled(from_dict(to_dict(found))[0]) == found
     other = make()
-    assert environments.filled(other) is other
+    assert environment.filled(other) is other
 
 
 def test_import_path(my_module):
-    env = environments.make_env(EnvConfig(name=f"{my_module}:make_env", kwargs={"target": 2.0}))
+    env = environment.make_env(EnvConfig(name=f"{my_module}:make_env", kwargs={"target": 2.0}))
     assert env.target == 2.0
-    assert environments.make_env(EnvConfig(name=f"{my_module}:make_any", kwargs={"x": 1})) == Action()
+    assert environment.make_env(EnvConfig(name=f"{my_module}:make_any", kwargs={"x": 1})) == Action()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_import_path(my_module):
 )  # fmt: skip
 def test_no_such_environment(my_module, name, kwargs, expected):
     with pytest.raises(ConfigError) as caught:
-        environments.make_env(EnvConfig(name=name, kwargs=kwargs))
+        environment.make_env(EnvConfig(name=name, kwargs=kwargs))
     assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
 
@@ -132,7 +136,7 @@ def test_no_such_environment(my_module, name, kwargs, expected):
 def test_what_is_no_environment(my_module):
     config = make(env={"name": "my_envs:make_nothing"})
     with pytest.raises(ConfigError) as caught:
-        environments.make_episode_env(config, environments.make_env(config.env))
+        environment.make_episode_env(config, environment.make_env(config.env))
     assert str(caught.value) == (
         "env.name: my_envs:make_nothing gives object; it lacks reset, step, merge, finite, simulator, evaluated, "
         "scores, observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
@@ -145,7 +149,7 @@ def test_an_environment_that_fails_in_a_step():
             return state.replace(obs=state.obs["stat"])
 
     with pytest.raises(ConfigError) as caught:
-        environments.make_episode_env(make(), Failing())
+        environment.make_episode_env(make(), Failing())
     expected = (
         r"env\.name: probe:two_groups gives Failing, whose functions fail: KeyError: 'stat' \(.*environments\.py:\d+\)"
     )
@@ -157,20 +161,20 @@ def test_an_environment_that_fails_in_a_step():
 )
 def test_the_nearest_environment_is_named(name, near):
     with pytest.raises(ConfigError, match=f"; nearest is {near}$"):
-        environments.make_env(EnvConfig(name=name))
+        environment.make_env(EnvConfig(name=name))
 
 
 def test_a_fault_inside_the_environment_says_where(tmp_path, monkeypatch):
     (tmp_path / "broken_envs.py").write_text("def make_env():\n    return 1 + 'a'\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=rf"unsupported operand .* \({tmp_path}/broken_envs\.py:2\)$") as caught:
-        environments.make_env(EnvConfig(name="broken_envs:make_env"))
+        environment.make_env(EnvConfig(name="broken_envs:make_env"))
     assert isinstance(caught.value.__cause__, TypeError)  # its traceback is there for who calls this from Python
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, 10), (3, 3)])
 def test_episode_length(given, expected):
     config = make(env={"name": "probe:two_groups", "episode_length": given, "pool_fraction": 0.5})
-    env = environments.make_episode_env(config, TwoGroups())
+    env = environment.make_episode_env(config, TwoGroups())
     assert env.episode_length == expected
     assert env.pool_fraction == 0.5

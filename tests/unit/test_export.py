@@ -15,8 +15,8 @@ import pytest
 from commands import cached_in, fails, settings
 from tiny import make_state, normal
 
-from strl_jax import environments
 from strl_jax.algorithms import ppo
+from strl_jax.builders import environment
 from strl_jax.config import from_dict
 from strl_jax.interop import deploy, export, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
@@ -235,7 +235,7 @@ def test_command(asked, kind, seed, run, tmp_path, capsys):
     assert same == about | {"outputs": ["action", "next.carry.actor.hidden"]}
 
     config = run_dir.read_config(run)[0]
-    deployable, _ = export.read(Checkpointer(run), [(kind, 10 + seed)], config, environments.make_env(config.env))
+    deployable, _ = export.read(Checkpointer(run), [(kind, 10 + seed)], config, environment.make_env(config.env))
     expected = make_state(deployable.algorithm, seed).params["policy"]
     jax.tree.map(np.testing.assert_array_equal, deployable.variables, expected)
     for step in (onnx_model.load(onnx), stablehlo.load(binary)):

@@ -29,15 +29,13 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     "interop": SHARED | {"modules", "algorithms", "torch_files"},
     **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
     "run_folder": SHARED | {"modules", "algorithms", "envs"} | CONFIG,
-    "policies": LIBRARY | CONFIG,
-    "environments": LIBRARY | CONFIG,
-    "registry": LIBRARY | CONFIG | {"policies"},
-    "runners": LIBRARY | CONFIG | {"environments", "registry", "policies", "__init__"},
-    "viewer": LIBRARY | CONFIG | {"registry", "runners"},
+    "builders": LIBRARY | CONFIG,
+    "runners": LIBRARY | CONFIG | {"builders", "__init__"},
+    "viewer": LIBRARY | CONFIG | {"builders", "runners"},
     "viewer/draw": set(),  # a process of its own that draws, and needs no JAX
-    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"environments", "registry", "runners", "viewer", "__init__"}),
-    "interop/torch_checkpoint": LIBRARY | CONFIG | {"runners"},  # a command
-    "interop/export": LIBRARY | CONFIG | {"environments", "registry", "runners"},  # a command
+    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"builders", "runners", "viewer", "__init__"}),
+    "interop/torch_checkpoint": LIBRARY | CONFIG | {"builders", "runners"},  # a command
+    "interop/export": LIBRARY | CONFIG | {"builders", "runners"},  # a command
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -10,12 +10,12 @@ from commands import cached_in, log, settings, write
 from tiny import make_state
 
 from strl_jax import train
+from strl_jax.builders.transfer.start import read_policy
 from strl_jax.config import load
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.checkpoints import KINDS
 from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.runners.transfer import read_policy
 
 SMALL = {"actor": ["position"], "critic": ["position", "goal"]}
 LARGE = {"actor": ["goal", "position"], "critic": ["position", "goal"]}

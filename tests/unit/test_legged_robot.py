@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from strl_jax import environments
+from strl_jax.builders import environment
 from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs.legged import robot
 from strl_jax.envs.legged.config import ControlConfig, RobotConfig, SimConfig
@@ -240,7 +240,7 @@ def flagged(tmp_path, flag: str, more: str = "") -> dict:
 
 def test_what_mjx_lacks_is_one_line(tmp_path):
     with pytest.raises(ConfigError) as caught:
-        environments.make_env(EnvConfig(name="legged:flat", kwargs={"robot": flagged(tmp_path, 'override="enable"')}))
+        environment.make_env(EnvConfig(name="legged:flat", kwargs={"robot": flagged(tmp_path, 'override="enable"')}))
     assert str(caught.value).startswith("env.kwargs.robot.path: MJX cannot simulate this model: mjtEnableBit.")
     assert len(caught.value.lines) == 1
 
@@ -256,7 +256,7 @@ def test_what_mjx_lacks_is_one_line(tmp_path):
 def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
     """Both feet touch it, and it pushes them up."""
     kwargs = {"robot": flagged(tmp_path, flag, more)}
-    env = environments.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
+    env = environment.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
     model = env.robot.model
     data = mujoco.MjData(model)
     data.qpos[2] = 0.45  # the feet are 5 cm in the ground
@@ -377,14 +377,14 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
 )
 def test_one_line_for_each_fault_of_a_config(name, kwargs, expected):
     with pytest.raises(ConfigError) as caught:
-        environments.make_env(EnvConfig(name=name, kwargs=kwargs))
+        environment.make_env(EnvConfig(name=name, kwargs=kwargs))
     assert str(caught.value).startswith(expected)
     assert len(caught.value.lines) == 1
 
 
 def test_a_config_as_yaml_gives_it():
     kwargs = {"control": {"stiffness": {"joint": "2e1", "calf": 30}, "delay": [0, 0.01]}, "commands": {"step": "5e-2"}}
-    env = environments.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
+    env = environment.make_env(EnvConfig(name="legged:flat", kwargs=kwargs))
     assert env.robot.stiffness.tolist() == [20.0, 20.0, 30.0] * 4
     assert env.config.control.delay == (0.0, 0.01)
     assert env.config.commands.step == 0.05

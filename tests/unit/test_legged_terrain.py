@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strl_jax import environments
+from strl_jax.builders import environment
 from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs.legged import observations, robot
 from strl_jax.envs.legged.config import ControlConfig, LeggedConfig, RobotConfig, SimConfig
@@ -343,19 +343,19 @@ ONLY_FLAT = dict.fromkeys(KINDS, 0.0) | {"flat": 1.0}
 )
 def test_one_line_for_each_fault_of_a_terrain(section, expected):
     with pytest.raises(ConfigError) as caught:
-        environments.make_env(EnvConfig(name="legged:rough", kwargs={"terrain": section}))
+        environment.make_env(EnvConfig(name="legged:rough", kwargs={"terrain": section}))
     assert str(caught.value).startswith(f"env.kwargs.terrain{expected}")
     assert len(caught.value.lines) == 1
 
 
 def test_names_of_the_environments():
     section = {"terrain": {"num_rows": 3, "border_size": 2, "max_init_terrain_level": 0}}
-    rough = environments.make_env(EnvConfig(name="legged:rough", kwargs=section))
+    rough = environment.make_env(EnvConfig(name="legged:rough", kwargs=section))
     assert rough.terrain.origins.shape == (3, 10, 3)
     fair = rough.evaluated()
     assert fair.config.terrain.curriculum is False
     levels = jax.jit(fair.ground.draw)(jax.random.split(jax.random.key(0), 300)).level
     assert np.bincount(levels).min() > 60  # of the three rows; 100 each on average, with a deviation of 8
-    flat = environments.make_env(EnvConfig(name="legged:flat", kwargs=section))
+    flat = environment.make_env(EnvConfig(name="legged:flat", kwargs=section))
     assert flat.terrain is None
     assert len(flat.robot.ground) == 1

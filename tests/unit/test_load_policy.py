@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tiny import close, make_state, normal, running
 
+from strl_jax.builders.transfer.start import load_policy
 from strl_jax.config import ConfigError
 from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.runners.transfer import load_policy
 from strl_jax.sharding import make_mesh
 
 ONE = make_mesh(jax.devices()[:1])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tiny import close, normal, running
 
-from strl_jax.modules.input_layers import input_layers, output_layers
+from strl_jax.builders.transfer.layers import input_layers, output_layers
+from strl_jax.builders.transfer.matching import by_component, stats_by_component
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
-from strl_jax.runners.matching import by_component, stats_by_component
 
 SIZES = {"a": (2,), "b": (1,), "c": (3,), "image": (2, 2), "wide": (5,)}
 ENVS = 3

@@ -14,7 +14,8 @@ from commands import cached_in, fails, settings
 from PIL import Image
 from tiny import make_state
 
-from strl_jax import environments, play
+from strl_jax import play
+from strl_jax.builders import environment
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -121,13 +122,13 @@ def test_a_damaged_checkpoint_is_passed_over(run, tmp_path, capsys):
 def test_a_run_that_is_still_training(run, tmp_path, monkeypatch):
     """While the environment is built it saves a new checkpoint and deletes the old one."""
     shutil.copytree(run, tmp_path / "run")
-    make_env = environments.make_env
+    make_env = environment.make_env
 
     def late(config):
         (tmp_path / "run/checkpoints/last/10").rename(tmp_path / "run/checkpoints/last/15")
         return make_env(config)
 
-    monkeypatch.setattr(environments, "make_env", late)
+    monkeypatch.setattr(environment, "make_env", late)
     assert numbers(tmp_path / "run", tmp_path, "--checkpoint", "last")["iteration"] == 15
 
 

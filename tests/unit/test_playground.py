@@ -11,7 +11,8 @@ import pytest
 from commands import cached_in, log
 from flax import struct
 
-from strl_jax import environments, train
+from strl_jax import train
+from strl_jax.builders import environment
 from strl_jax.config import ConfigError, EnvConfig
 from strl_jax.envs import contract
 from strl_jax.envs.episode import EpisodeEnv
@@ -20,7 +21,7 @@ from strl_jax.envs.episode import EpisodeEnv
 def line_of(name, **kwargs):
     """The error of a config with this environment."""
     with pytest.raises(ConfigError) as caught:
-        environments.make_env(EnvConfig(name=f"playground:{name}", kwargs=kwargs))
+        environment.make_env(EnvConfig(name=f"playground:{name}", kwargs=kwargs))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -185,12 +186,12 @@ def test_keywords_that_do_not_fit(walker, kwargs, expected):
 @pytest.mark.parametrize("walker", [1], indirect=True)
 def test_overrides_reach_the_environment(walker):
     overrides = {"ctrl_dt": 1, "reward_config": {"scales": [3.0, 4.0]}, "episode_length": 9}
-    env = environments.make_env(EnvConfig(name="playground:Walker", kwargs={"config_overrides": overrides}))
+    env = environment.make_env(EnvConfig(name="playground:Walker", kwargs={"config_overrides": overrides}))
     assert env.dt == 1.0
     assert env.episode_length == 9
     assert env._env._config.reward_config.scales == [3.0, 4.0]
     assert env._env._config.impl == "jax"
-    dotted = environments.make_env(
+    dotted = environment.make_env(
         EnvConfig(
             name="playground:Walker",
             kwargs={"config_overrides": {"reward_config.scales": [5.0, 6.0]}, "impl": "warp"},
@@ -258,7 +259,7 @@ def _run_cartpole(env):
 
 
 def test_cartpole(playground):
-    env = environments.make_env(EnvConfig(name="playground:CartpoleBalance"))
+    env = environment.make_env(EnvConfig(name="playground:CartpoleBalance"))
     contract.check(env)
     # Position, cosine and sine of the angle, two velocities.
     assert env.observation_shapes == {"state": (5,)}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 import yaml
 
-from strl_jax import registry
+from strl_jax.builders import acting, checks
 from strl_jax.config import ConfigError, from_dict, to_dict, to_yaml
 from strl_jax.config.policy import FIELDS
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
@@ -130,7 +130,7 @@ def config_of(name: str, policy: dict | None = None, **sections):
 
 
 def make(name: str, policy: dict | None = None, **sections):
-    return registry.make_acting(config_of(name, policy, **sections), ENV).policy
+    return acting.make_acting(config_of(name, policy, **sections), ENV).policy
 
 
 def line(call, *arguments, **keywords) -> str:
@@ -244,7 +244,7 @@ def test_the_visual_policy_of_the_reference():
         },
     }
     env = SimpleNamespace(observation_shapes=shapes, action_size=12)
-    policy = registry.make_acting(from_dict(data)[0], env).policy
+    policy = acting.make_acting(from_dict(data)[0], env).policy
     shapes = parameters(policy)
     # 16 x 20, kernel 5, stride 2: floor(11 / 2) + 1 = 6, floor(15 / 2) + 1 = 8; kernel 3, stride 2:
     # floor(3 / 2) + 1 = 2, floor(5 / 2) + 1 = 3; 64 channels: 384. Then 5 + 128 = 133.
@@ -263,8 +263,8 @@ def test_a_config_comes_back(name):
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == (config, [])
     assert from_dict(yaml.safe_load(to_yaml(config))) == (config, [])
     if name in MADE:
-        again = registry.make_acting(from_dict(to_dict(config))[0], ENV).policy
-        assert again == registry.make_acting(config, ENV).policy
+        again = acting.make_acting(from_dict(to_dict(config))[0], ENV).policy
+        assert again == acting.make_acting(config, ENV).policy
 
 
 @pytest.mark.parametrize(
@@ -461,14 +461,14 @@ def of_actor(key: str, name: str, near: str) -> str:
 )  # fmt: skip
 def test_what_does_not_fit(name, keywords, expected):
     config = config_of(name, keywords)
-    assert line(registry.make_acting, config, ENV) == expected
+    assert line(acting.make_acting, config, ENV) == expected
 
 
 def test_shared_encoders_of_what_the_critic_does_not_see():
     groups = {"actor": ["proprio", "height"], "critic": ["proprio", "velocity"]}
     keywords = {"encoder_component_names": ["height"], "critic_encoder_component_names": "shared"}
     config = config_of("EncoderActorCritic", keywords, env={"name": "mine", "groups": groups})
-    assert line(registry.make_acting, config, ENV) == (
+    assert line(acting.make_acting, config, ENV) == (
         "policy.encoder_component_names: 'height' is not allowed; it must be one of proprio, velocity of the critic"
     )
 
@@ -505,8 +505,8 @@ TRAINS = "runner.algorithm_class_name: {} is not allowed with the policy class {
 )
 def test_what_no_algorithm_trains(algorithm, name, why):
     config = config_of(name, runner={"policy_class_name": name, "algorithm_class_name": algorithm})
-    policy = None if "Mutex" in name else registry.make_acting(config, ENV).policy
-    assert line(registry.check_trains, config, policy) == TRAINS.format(algorithm, name) + why
+    policy = None if "Mutex" in name else acting.make_acting(config, ENV).policy
+    assert line(checks.check_trains, config, policy) == TRAINS.format(algorithm, name) + why
 
 
 @pytest.mark.parametrize(
@@ -523,7 +523,7 @@ def test_what_no_algorithm_trains(algorithm, name, why):
 )
 def test_what_an_algorithm_trains(algorithm, name):
     config = config_of(name, runner={"policy_class_name": name, "algorithm_class_name": algorithm})
-    assert registry.check_trains(config, registry.make_acting(config, ENV).policy) is None
+    assert checks.check_trains(config, acting.make_acting(config, ENV).policy) is None
 
 
 def test_a_memory_needs_environments_whole():
@@ -537,12 +537,12 @@ def test_a_memory_needs_environments_whole():
         "algorithm.num_mini_batches: 6 is more than num_envs 4; a memory needs envs whole"
     )
     config = config_of("ActorCriticRecurrent", **sections, algorithm={"num_mini_batches": 4})
-    assert registry.check_shards(config, 1) is None
+    assert checks.check_shards(config, 1) is None
     # 4 / 2 = 2 environments of a shard
-    assert line(registry.check_shards, config, 2) == (
+    assert line(checks.check_shards, config, 2) == (
         "algorithm.num_mini_batches: 4 is more than the 2 environments of a shard"
     )
     config = config_of(
         "ActorCriticRecurrent", **sections, algorithm={"num_mini_batches": 3}, compat={"contiguous_envs": True}
     )
-    assert registry.check_shards(config, 1) is None  # st_rl leaves the fourth environment out
+    assert checks.check_shards(config, 1) is None  # st_rl leaves the fourth environment out

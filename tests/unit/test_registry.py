@@ -2,7 +2,7 @@
 
 import pytest
 
-from strl_jax import registry
+from strl_jax.builders import acting, checks
 from strl_jax.config import Config, ConfigError, from_dict
 from strl_jax.envs.probe import TwoGroups
 
@@ -13,7 +13,7 @@ def make(**sections) -> Config:
 
 def test_algorithm_has_the_numbers_of_the_config():
     config = make(policy={"actor_hidden_dims": [4], "mu_activation": "tanh"}, algorithm={"gamma": 0.5})
-    algorithm = registry.make_acting(config, TwoGroups())
+    algorithm = acting.make_acting(config, TwoGroups())
     assert algorithm.config.gamma == 0.5
     assert algorithm.policy.action_size == 1
     assert algorithm.policy.actor_hidden_dims == (4,)
@@ -22,7 +22,7 @@ def test_algorithm_has_the_numbers_of_the_config():
 
 
 def test_st_rl_has_a_linear_std():
-    algorithm = registry.make_acting(make(compat="st_rl"), TwoGroups())
+    algorithm = acting.make_acting(make(compat="st_rl"), TwoGroups())
     assert algorithm.policy.log_std is False
     assert algorithm.compat.reuse_permutation is True
 
@@ -30,13 +30,13 @@ def test_st_rl_has_a_linear_std():
 def test_groups_keep_their_order():
     groups = {"actor": ["state"], "critic": ["hidden", "state"]}
     config = make(env={"name": "probe:two_groups", "groups": groups})
-    algorithm = registry.make_acting(config, TwoGroups())
+    algorithm = acting.make_acting(config, TwoGroups())
     assert algorithm.groups["actor"].names == ("state",)
     assert algorithm.groups["critic"].names == ("hidden", "state")
 
 
 def test_a_group_is_everything_in_the_order_of_the_environment():
-    assert registry.make_acting(make(), TwoGroups()).groups["actor"].names == ("state", "hidden")
+    assert acting.make_acting(make(), TwoGroups()).groups["actor"].names == ("state", "hidden")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_group_is_everything_in_the_order_of_the_environment():
 )
 def test_no_such_algorithm(sections, expected):
     with pytest.raises(ConfigError) as caught:
-        registry.make_acting(make(**sections), TwoGroups())
+        acting.make_acting(make(**sections), TwoGroups())
     assert str(caught.value) == expected
 
 
@@ -92,7 +92,7 @@ def sized(num_envs: int, num_steps: int, num_mini_batches: int, **sections) -> C
 )
 def test_shards_that_do_not_fit(config, shards, expected):
     with pytest.raises(ConfigError) as caught:
-        registry.check_shards(config, shards)
+        checks.check_shards(config, shards)
     assert str(caught.value) == expected
 
 
@@ -105,4 +105,4 @@ def test_shards_that_do_not_fit(config, shards, expected):
     ],
 )
 def test_shards_that_fit(config, shards):
-    assert registry.check_shards(config, shards) is None
+    assert checks.check_shards(config, shards) is None

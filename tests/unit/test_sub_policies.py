@@ -16,11 +16,11 @@ from tiny import make_state, normal
 from torch_writer import save
 
 from strl_jax import train
+from strl_jax.builders.mutex import make_mutex
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.envs.base import Env
 from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.runners.sub_policies import make_mutex
 from strl_jax.sharding import make_mesh
 from strl_jax.types import EnvState, RunningStats
 

@@ -17,12 +17,12 @@ from tiny import make_state, normal
 from torch_writer import save
 
 from strl_jax import train
+from strl_jax.builders.algorithm import assemble
+from strl_jax.builders.teacher import load_teacher
 from strl_jax.config import ConfigError, from_dict, to_yaml
 from strl_jax.interop import torch_checkpoint
 from strl_jax.run_folder import run_dir
-from strl_jax.runners.assemble import assemble
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.runners.teachers import load_teacher
 from strl_jax.sharding import make_mesh
 
 ONE = make_mesh(jax.devices()[:1])

@@ -124,9 +124,9 @@ def test_tensorboard_resume_hides_later_steps_in_a_file_of_its_own(tmp_path):
         writer = TensorBoardWriter(tmp_path, start)
         writer.write(start, {"a": float(start)})
         writer.close()
-    atomic = sorted(tmp_path.glob("events.out.tfevents.*"))
-    assert len(atomic) == 2
-    [later] = [file for file in atomic if any(scalars_of(event) == {"a": 3.0} for event in events(file))]
+    files = sorted(tmp_path.glob("events.out.tfevents.*"))
+    assert len(files) == 2
+    [later] = [file for file in files if any(scalars_of(event) == {"a": 3.0} for event in events(file))]
     starts = [event.step for event in events(later) if event.HasField("session_log")]
     assert starts == [3]
 

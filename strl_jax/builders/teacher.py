@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from strl_jax.algorithms.tppo import Teacher, TeacherFields
+from strl_jax.builders import torch_policy
+from strl_jax.builders.acting import make_group, make_groups
+from strl_jax.builders.mutex import make_mutex
+from strl_jax.builders.transfer.start import read_policy
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
 from strl_jax.config.errors import hint, not_one_of, show
 from strl_jax.config.policy import FIELDS, MutexFields, policy_config
 from strl_jax.config.values import plain
 from strl_jax.observations import Segments
-from strl_jax.registry import make_group, make_groups
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners import torch_policies
-from strl_jax.runners.sub_policies import make_mutex
-from strl_jax.runners.transfer import read_policy
 from strl_jax.torch_files.file import TorchFileError
 
 KEY = "algorithm.teacher_policy"
@@ -141,7 +141,7 @@ def _show(segments: Segments) -> str:
 def _torch(config: Config, env, path: Path, section: Mapping) -> tuple[Teacher, dict]:
     groups = make_groups(config, env)
     here = make_group(config, env, "teacher", _default_names(config, groups))
-    policy, variables, moments, eps = torch_policies.load(path, section, env.action_size, groups | {"actor": here})
+    policy, variables, moments, eps = torch_policy.load(path, section, env.action_size, groups | {"actor": here})
     return Teacher(policy, {"actor": here}, eps=eps), {"variables": variables, "stats": {"actor": moments}}
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from strl_jax.builders.policy import make_policy
 from strl_jax.config import from_dict
 from strl_jax.config.policy import EstimatorFields, has
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.policies import make_policy
 from strl_jax.torch_files import networks as torch_networks
 from strl_jax.torch_files import statistics as torch_statistics
 from strl_jax.torch_files import weights as torch_weights

@@ -7,11 +7,11 @@ import jax
 from flax.traverse_util import flatten_dict
 
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.builders.transfer.matching import compare_settings
 from strl_jax.config import Config, to_dict
 from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.errors import CheckpointError, UnfitCheckpointError, first_few
 from strl_jax.run_folder.layout import check_layout, layout
-from strl_jax.runners.matching import compare_settings
 
 SHAPING = ("num_steps_per_env", "policy_class_name", "algorithm_class_name")  # of the runner's settings
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.builders import torch_policy
+from strl_jax.builders.acting import make_groups
+from strl_jax.builders.transfer.start import read_policy
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.errors import show
 from strl_jax.config.policy import SCALES, ClimbMutexFields, FieldMutexFields, MutexFields
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
-from strl_jax.registry import make_groups
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners import torch_policies
-from strl_jax.runners.transfer import read_policy
 from strl_jax.torch_files.file import TorchFileError
 
 CONFIG = "config.json"
@@ -141,7 +141,7 @@ def _torch(path: Path, found: Mapping, config: Config, action_size: int, groups:
     if not models:
         raise ConfigError("it has neither checkpoints/ nor a model_*.pt")
     section = {**found["policy"], "class_name": found["policy"].get("class_name", config.policy.sub_policy_class_name)}
-    policy, variables, moments, eps = torch_policies.load(models[max(models)], section, action_size, groups)
+    policy, variables, moments, eps = torch_policy.load(models[max(models)], section, action_size, groups)
     return policy, variables, _moments(moments, groups["actor"], eps)
 
 

@@ -10,15 +10,16 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from strl_jax import registry
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.builders import acting
+from strl_jax.builders.policy import make_policy
+from strl_jax.builders.transfer.matching import by_component, compare_settings, stats_by_component
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.config.errors import raised
 from strl_jax.observations import Segments
 from strl_jax.run_folder.arrays import flatten
 from strl_jax.run_folder.checkpoints import KINDS, Checkpointer
 from strl_jax.run_folder.errors import SHOWN, CheckpointError, first_few
-from strl_jax.runners.matching import by_component, compare_settings, stats_by_component
 from strl_jax.types import TrainState
 
 Manipulator = Callable[[dict, dict, dict], tuple[dict, dict]]
@@ -120,10 +121,10 @@ def _algorithm(run_dir: Path, meta: dict) -> Algorithm:
     }
     try:
         config, _ = from_dict(meta["config"])
-        policy = registry.make_policy(config, layout["action_size"], groups)
+        policy = make_policy(config, layout["action_size"], groups)
     except ConfigError as error:
         raise CheckpointError(f"{run_dir}: its config is none of this version: {error}") from error
-    return registry.make_ppo(config, policy, {name: groups[name] for name in ("actor", "critic")})
+    return acting.make_ppo(config, policy, {name: groups[name] for name in ("actor", "critic")})
 
 
 def find_manipulator(manipulator: str | Manipulator) -> Manipulator:

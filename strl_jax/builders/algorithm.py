@@ -14,13 +14,13 @@ from strl_jax.algorithms import appo, rnd, tppo
 from strl_jax.algorithms.amp_input import AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.style import Style
+from strl_jax.builders.acting import make_acting, make_group
+from strl_jax.builders.mutex import make_mutex
+from strl_jax.builders.teacher import load_teacher, trained_at
 from strl_jax.config import Config, ConfigError, GroupsConfig
 from strl_jax.config.policy import AmpFields as DiscriminatorFields
 from strl_jax.config.policy import MutexFields, has
 from strl_jax.envs.base import LARGEST, Env, carried
-from strl_jax.registry import make_acting, make_group
-from strl_jax.runners.sub_policies import make_mutex
-from strl_jax.runners.teachers import load_teacher, trained_at
 
 
 @dataclass(frozen=True)

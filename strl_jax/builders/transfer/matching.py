@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from strl_jax.modules import input_layers
-from strl_jax.modules.input_layers import Blocks
+from strl_jax.builders.transfer import layers
+from strl_jax.builders.transfer.layers import Blocks
 from strl_jax.modules.policy import Policy
 from strl_jax.types import RunningStats
 
-Params = dict[input_layers.Path, np.ndarray]
+Params = dict[layers.Path, np.ndarray]
 
 
 def by_component(
@@ -80,8 +80,8 @@ class _Side:
     """A policy's parameters, and what their rows and columns stand for."""
 
     params: Params
-    rows: dict[input_layers.Path, Blocks]
-    columns: dict[input_layers.Path, Blocks]
+    rows: dict[layers.Path, Blocks]
+    columns: dict[layers.Path, Blocks]
     encoders: dict[str, str]  # module -> its name in a line
 
     @property
@@ -93,9 +93,9 @@ class _Side:
         """The name of a module in a line; an encoder's index says little."""
         return self.encoders.get(module, module)
 
-    def parts(self, module: str) -> dict[str, dict[str, input_layers.Path]]:
+    def parts(self, module: str) -> dict[str, dict[str, layers.Path]]:
         """What is taken whole: layer -> name of a parameter -> its path. A memory is one part, called ''."""
-        found: dict[str, dict[str, input_layers.Path]] = {}
+        found: dict[str, dict[str, layers.Path]] = {}
         for path in sorted(path for path in self.params if path[0] == module):
             found.setdefault("/".join(path[1:-1]), {})[path[-1]] = path
         return found
@@ -106,9 +106,9 @@ def _side(policy: Policy, variables: dict) -> _Side:
     encoders = {
         module: f"{group} encoder of {component}"
         for group in ("critic", "actor")  # one that both use is the actor's
-        for component, module in input_layers.encoder_modules(policy, group).items()
+        for component, module in layers.encoder_modules(policy, group).items()
     }
-    return _Side(params, input_layers.input_layers(policy), input_layers.output_layers(policy), encoders)
+    return _Side(params, layers.input_layers(policy), layers.output_layers(policy), encoders)
 
 
 def _convert_deviation(old: _Side, target: Policy) -> list[str]:
@@ -130,8 +130,8 @@ def _origins(source: Policy, target: Policy) -> dict[str, str | None]:
     """Each of the target's encoders -> the source's of the same component, None if there is none."""
     found = {}
     for group in ("critic", "actor"):
-        before = input_layers.encoder_modules(source, group)
-        for component, module in input_layers.encoder_modules(target, group).items():
+        before = layers.encoder_modules(source, group)
+        for component, module in layers.encoder_modules(target, group).items():
             found[module] = before.get(component)
     return found
 
@@ -141,7 +141,7 @@ def _latents(source: Policy, target: Policy, module: str, origins: Mapping, whol
     group = module.removeprefix("memory_")
     if group not in ("actor", "critic"):
         return {}
-    before, now = (input_layers.encoder_modules(policy, group) for policy in (source, target))
+    before, now = (layers.encoder_modules(policy, group) for policy in (source, target))
     same = {name: encoder in whole and origins[encoder] == before.get(name) for name, encoder in now.items()}
     return dict.fromkeys(before, False) | same
 
@@ -173,22 +173,22 @@ def _take_module(
 def _misfit(old: _Side, new: _Side, before: Mapping, now: Mapping, latents: Mapping[str, bool]) -> str | None:
     """Why nothing of a part can be taken over, None if it can."""
     if before.keys() != now.keys():  # only a memory has one part for all its layers
-        layers = [sum(leaf.startswith("weight_ih") for leaf in part) for part in (before, now)]
-        return f"another number of layers, {layers[0]} in the checkpoint, {layers[1]} now"
+        counts = [sum(leaf.startswith("weight_ih") for leaf in part) for part in (before, now)]
+        return f"another number of layers, {counts[0]} in the checkpoint, {counts[1]} now"
     for leaf in sorted(now, key=lambda leaf: (now[leaf] not in new.rows, -new.params[now[leaf]].ndim, leaf)):
         paths = before[leaf], now[leaf]
         rows, columns = _of_both(old.rows, new.rows, *paths), _of_both(old.columns, new.columns, *paths)
         shapes = old.params[paths[0]].shape, new.params[paths[1]].shape
         if None in rows and rows != (None, None):
-            return f"reads {input_layers.show(rows[0])} in the checkpoint, {input_layers.show(rows[1])} now"
+            return f"reads {layers.show(rows[0])} in the checkpoint, {layers.show(rows[1])} now"
         inner = [shape[rows[0] is not None : len(shape) - (columns[0] is not None)] for shape in shapes]
         if None in columns and columns != (None, None):
             return "the last layer in only one of the two"
         if inner[0] != inner[1]:
             return f"another size, {shapes[0]} in the checkpoint, {shapes[1]} now"
         for verb, blocks, known in (("reads", rows, latents), ("predicts", columns, {})):
-            if None not in blocks and not input_layers.common(*blocks, known):
-                return f"{verb} {input_layers.show(blocks[0])} in the checkpoint, {input_layers.show(blocks[1])} now"
+            if None not in blocks and not layers.common(*blocks, known):
+                return f"{verb} {layers.show(blocks[0])} in the checkpoint, {layers.show(blocks[1])} now"
     return None
 
 
@@ -198,10 +198,10 @@ def _take_array(old: _Side, new: _Side, origin: tuple, path: tuple, latents: Map
     there, here = ([np.arange(size) for size in array.shape] for array in (source, result))
     rows, columns = _of_both(old.rows, new.rows, origin, path), _of_both(old.columns, new.columns, origin, path)
     if None not in columns:
-        there[-1], here[-1] = input_layers.places(*columns, input_layers.common(*columns, {}))
+        there[-1], here[-1] = layers.places(*columns, layers.common(*columns, {}))
     if None not in rows:
         result[np.ix_(here[0], *here[1:])] = 0
-        there[0], here[0] = input_layers.places(*rows, input_layers.common(*rows, latents))
+        there[0], here[0] = layers.places(*rows, layers.common(*rows, latents))
     result[np.ix_(*here)] = source[np.ix_(*there)]
     return result
 
@@ -220,7 +220,7 @@ def _changes(old: _Side, new: _Side, before: Mapping, now: Mapping, latents: Map
         for leaf, path in now.items():
             blocks = _of_both(*sides, before[leaf], path)
             if None not in blocks:
-                lines += input_layers.changes(what, end, *blocks, known)
+                lines += layers.changes(what, end, *blocks, known)
     return list(dict.fromkeys(lines))
 
 
@@ -232,7 +232,7 @@ def _settings(policy: Policy) -> dict[str, object]:
         for field in ("nonlinearity", "replace_prob") if stage is not None else ():
             found[f"{name}: {field}"] = getattr(stage, field)
     for group in ("critic", "actor"):
-        for stage in input_layers.encoder_stages(policy, group):
+        for stage in layers.encoder_stages(policy, group):
             for field in ("linear", "nonlinearity", "strides", "paddings", "use_maxpool", "normlayer"):
                 found[f"{group} encoder of {stage.component}: {field}"] = getattr(stage, field)
     return found

@@ -1,0 +1,64 @@
+"""The parts of a config that act: observation groups, and the policy under PPO."""
+
+from collections.abc import Sequence
+
+from strl_jax.algorithms import ppo
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.builders.policy import make_policy
+from strl_jax.config import Config
+from strl_jax.config.errors import ConfigError, not_one_of, show
+from strl_jax.envs.base import Env
+from strl_jax.modules.policy import Policy
+from strl_jax.observations import Segments
+
+
+def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
+    """PPO with the config's numbers: what every algorithm is built on, and all that acting needs.
+
+    Raises:
+        ConfigError: ``clip_min_std`` has another length than the actions.
+    """
+    std = config.algorithm.clip_min_std
+    if isinstance(std, tuple) and len(std) != policy.action_size:
+        raise ConfigError(
+            f"algorithm.clip_min_std: {show(list(std))} is not allowed; it must be one number, "
+            f"or one for each of the {policy.action_size} actions"
+        )
+    return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
+
+
+def make_acting(config: Config, env: Env) -> Algorithm:
+    """The policy that the config names for what ``env`` offers, under PPO: whoever only acts needs no more.
+
+    Raises:
+        ConfigError: an unknown component, or as ``make_ppo``.
+    """
+    groups = make_groups(config, env)
+    return make_ppo(config, make_policy(config, env.action_size, groups), groups)
+
+
+def make_groups(config: Config, env: Env) -> dict[str, Segments]:
+    """Layouts of the groups ``actor`` and ``critic``. Raises ``ConfigError`` for an unknown component."""
+    return {name: make_group(config, env, name) for name in ("actor", "critic")}
+
+
+def make_group(config: Config, env: Env, group: str, default: Sequence[str] | None = None) -> Segments:
+    """The components of one observation group.
+
+    Args:
+        default: its components where the config names none; None: all that the environment offers.
+
+    Raises:
+        ConfigError: an unknown component.
+    """
+    offered = env.observation_shapes
+    names = getattr(config.env.groups, group)
+    if names is None:
+        names = tuple(offered) if default is None else tuple(default)
+    for name in names:
+        if name not in offered:
+            raise ConfigError(f"env.groups.{group}: {not_one_of(name, tuple(offered))}")
+    try:
+        return Segments.select_from(offered, names)
+    except ValueError as error:
+        raise ConfigError(f"env.groups.{group}: {error}") from None
