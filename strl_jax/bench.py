@@ -18,7 +18,8 @@ from strl_jax.algorithms import train_step
 from strl_jax.builders import checks
 from strl_jax.config import ConfigError
 from strl_jax.run_folder import layout
-from strl_jax.runners import launch, scalars
+from strl_jax.runners import launch
+from strl_jax.runners.log import scalars
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import AXIS, shard_jit
 

@@ -17,7 +17,7 @@ from strl_jax.config import Config, ConfigError
 from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
 from strl_jax.run_folder.checkpoints import Checkpointer
-from strl_jax.runners import choice, launch
+from strl_jax.runners import launch
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
 from strl_jax.viewer.recording import positions_of, records
@@ -29,7 +29,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = launch.Parser(prog="python -m strl_jax.play", description="Watch a trained policy.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings over the run's")
-    choice.add_arguments(parser)
+    launch.add_checkpoint_arguments(parser)
     parser.add_argument("--num-envs", type=_count, default=64, metavar="N", help="episodes; default: 64")
     parser.add_argument("--seed", type=_seed, metavar="N", help="of the episodes; default: the run's")
     parser.add_argument("--command", type=_command, metavar="VX,VY,YAW", help="m/s, m/s, rad/s for every robot")
@@ -86,16 +86,16 @@ def _run(arguments: argparse.Namespace) -> int:
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
     source = Checkpointer(arguments.run_dir)
-    choice.choose(arguments, source)  # without one nothing need be built
+    launch.choose_checkpoint(arguments, source)  # without one nothing need be built
     env = environment.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
     for line in lines:
         launch.tell("warning", line)
     launch.use_compilation_cache()
-    chosen = choice.choose(arguments, source)  # that of before may be gone: the run may still be training
+    chosen = launch.choose_checkpoint(arguments, source)  # that of before may be gone: the run may still be training
     trained = load.load(source, chosen, config, environment.make_episode_env(config, env))
-    choice.tell_unasked(arguments, chosen, trained.kind)
+    launch.note_if_not_best(arguments, chosen, trained.kind)
     _show(trained, _play(trained, arguments), paths, library)
     return 0
 

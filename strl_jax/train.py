@@ -17,8 +17,8 @@ from strl_jax.builders import checks, environment
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.runners import launch
+from strl_jax.runners.log.writers import check_writers
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.runners.writers import check_writers
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -19,7 +19,7 @@ from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.layout import versions
-from strl_jax.runners import choice, launch
+from strl_jax.runners import launch
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
     parser.add_argument("--onnx", type=Path, metavar="FILE", help="write an ONNX model")
     parser.add_argument("--stablehlo", type=Path, metavar="FILE", help="write StableHLO, described by FILE.json")
-    choice.add_arguments(parser)
+    launch.add_checkpoint_arguments(parser)
     arguments = parser.parse(argv)
     if arguments.onnx is None and arguments.stablehlo is None:
         parser.error("--onnx FILE or --stablehlo FILE is needed, or both")
@@ -62,11 +62,13 @@ def _run(arguments: argparse.Namespace) -> int:
         launch.use_compilation_cache()
         config, _ = run_dir.read_config(arguments.run_dir)
         source = Checkpointer(arguments.run_dir)
-        choice.choose(arguments, source)  # without one nothing need be built
+        launch.choose_checkpoint(arguments, source)  # without one nothing need be built
         env = environment.make_env(config.env)
-        chosen = choice.choose(arguments, source)  # that of before may be gone: the run may still be training
+        chosen = launch.choose_checkpoint(
+            arguments, source
+        )  # that of before may be gone: the run may still be training
         deployable, layout = read(source, chosen, config, env)
-        choice.tell_unasked(arguments, chosen, layout["checkpoint"])
+        launch.note_if_not_best(arguments, chosen, layout["checkpoint"])
         outputs = make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo)
         differences = write(deployable, outputs)
         print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")

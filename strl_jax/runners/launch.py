@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh
 
 from strl_jax.config import ConfigError
+from strl_jax.run_folder.checkpoints import KINDS, Checkpointer
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners.writers import WriterError
-from strl_jax.sharding import replicated, sharded
+from strl_jax.runners.log.writers import WriterError
 
 
 class Parser(argparse.ArgumentParser):
@@ -181,35 +179,23 @@ def path_of_process_0(path: Path) -> Path:
     return Path(os.fsdecode(agreed.tobytes().rstrip(b"\0")))
 
 
-class StopVote:
-    """A stop of one process is a stop of all, after the same iteration.
+def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
+    """Both options."""
+    parser.add_argument("--checkpoint", choices=KINDS, help="default: best, or what there is")
+    parser.add_argument("--iteration", type=int, metavar="N", help="that of the checkpoint; default: the newest")
 
-    With several processes the vote is a program that waits in the devices' queue
-    behind the iteration and is read with its metrics, so that no host waits for it;
-    a signal then takes effect an iteration or two later.
+
+def choose_checkpoint(arguments: argparse.Namespace, source: Checkpointer) -> list[tuple[str, int]]:
+    """``Checkpointer.choose`` of what the options ask for.
+
+    Raises:
+        CheckpointError: there is no such checkpoint.
     """
+    kinds = KINDS if arguments.checkpoint is None else (arguments.checkpoint,)
+    return source.choose(kinds, arguments.iteration)
 
-    def __init__(self, mesh: Mesh):
-        self._place, self._agreed = sharded(mesh), False
-        self._any = jax.jit(jnp.any, out_shardings=replicated(mesh))
 
-    def cast(self, name: str | None) -> jax.Array | None:
-        """Votes with the signal that this process has seen; every process calls it after each iteration.
-
-        Returns:
-            What ``read`` takes; None with one process.
-        """
-        if jax.process_count() == 1:
-            return None
-        local = np.full(len(self._place.addressable_devices), name is not None)
-        return self._any(jax.make_array_from_process_local_data(self._place, local))
-
-    def read(self, vote: jax.Array | None) -> None:
-        """Takes in a vote."""
-        self._agreed |= vote is not None and bool(vote)
-
-    def result(self, name: str | None) -> str | None:
-        """What asks to stop, None if nothing does; ``name`` is the signal that this process has seen."""
-        if jax.process_count() == 1:
-            return name
-        return (name or "a signal to another process") if self._agreed else None
+def note_if_not_best(arguments: argparse.Namespace, chosen: Sequence[tuple[str, int]], kind: str) -> None:
+    """A note that the checkpoint taken, one of ``kind``, is not the best because the run has none."""
+    if arguments.checkpoint is None and arguments.iteration is None and chosen[0][0] != "best":
+        tell("note", f"there is no best checkpoint; this is the {kind} one")

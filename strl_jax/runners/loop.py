@@ -13,13 +13,12 @@ import jax
 
 from strl_jax.config import ConfigError, to_dict
 from strl_jax.config.errors import raised
-from strl_jax.runners import scalars
-from strl_jax.runners.console import Console
-from strl_jax.runners.git_state import store_code_state
-from strl_jax.runners.launch import StopVote
+from strl_jax.runners.log import scalars
+from strl_jax.runners.log.console import Console
+from strl_jax.runners.log.git_state import store_code_state
+from strl_jax.runners.log.writers import Writer, WriterError, make_writers
 from strl_jax.runners.programs import time_update
-from strl_jax.runners.signals import StopFlag
-from strl_jax.runners.writers import Writer, WriterError, make_writers
+from strl_jax.runners.stop import StopFlag, StopVote
 
 TIME_SPLIT_AT = 3  # iterations of a session before the update is timed on its own
 

@@ -16,8 +16,8 @@ from strl_jax.builders.stored import read_fitting
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy, read_policy
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
 from strl_jax.run_folder import checkpoints, errors, layout, run_dir
-from strl_jax.runners import scalars
 from strl_jax.runners.inference import InferencePolicy
+from strl_jax.runners.log import scalars
 from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress

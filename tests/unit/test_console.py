@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.console import Console as Terminal
 
-from strl_jax.runners.console import Console
+from strl_jax.runners.log.console import Console
 
 SCALARS = {
     "Loss/surrogate_loss": -0.01,

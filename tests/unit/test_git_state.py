@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from strl_jax.runners.git_state import store_code_state
+from strl_jax.runners.log.git_state import store_code_state
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from strl_jax.config import ConfigError
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners import launch
+from strl_jax.runners import launch, stop
 from strl_jax.sharding import make_mesh
 
 
@@ -160,7 +160,7 @@ def test_compilation_cache(monkeypatch, tmp_path):
 
 def test_one_process_has_its_own_path_and_vote():
     assert launch.path_of_process_0(Path("here")) == Path("here")
-    vote = launch.StopVote(make_mesh(jax.devices()[:2]))
+    vote = stop.StopVote(make_mesh(jax.devices()[:2]))
     assert vote.cast("SIGTERM") is None
     vote.read(None)
     assert vote.result(None) is None
@@ -169,7 +169,7 @@ def test_one_process_has_its_own_path_and_vote():
 
 def test_vote_of_several_processes(monkeypatch):
     """As process 0 of two sees it; the votes of both are in one array."""
-    vote = launch.StopVote(make_mesh(jax.devices()[:2]))
+    vote = stop.StopVote(make_mesh(jax.devices()[:2]))
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     vote.read(vote.cast(None))
     assert vote.result("SIGINT") is None  # not yet: the others must hear of it

@@ -11,7 +11,7 @@ from strl_jax import train
 from strl_jax.config import load
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.run_folder.checkpoints import Checkpointer
-from strl_jax.runners import writers
+from strl_jax.runners.log import writers
 from strl_jax.runners.on_policy import OnPolicyRunner
 
 

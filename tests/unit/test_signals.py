@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from strl_jax.runners.signals import SIGNALS, StopFlag
+from strl_jax.runners.stop import SIGNALS, StopFlag
 
 # The main thread is inside one long call that needs no interpreter, as it is while XLA compiles.
 DEAF = """
 import hashlib
-from strl_jax.runners.signals import StopFlag
+from strl_jax.runners.stop import StopFlag
 with StopFlag():
     print("ready", flush=True)
     hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)

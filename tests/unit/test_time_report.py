@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from strl_jax.runners.time_report import TimeReport
+from strl_jax.runners.progress import TimeReport
 
 
 class FakeClock:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from strl_jax.runners.windows import EpisodeWindow
+from strl_jax.runners.progress import EpisodeWindow
 
 
 def test_mean_of_an_empty_window_is_nan():

@@ -8,7 +8,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from strl_jax.run_folder import atomic
-from strl_jax.runners.writers import JsonlWriter, TensorBoardWriter, WandbWriter, check_writers, make_writers
+from strl_jax.runners.log.writers import JsonlWriter, TensorBoardWriter, WandbWriter, check_writers, make_writers
 
 SCALARS = {"Loss/value_loss": 0.25, "Perf/collection time": 1.5, "Train/mean_reward": math.nan, "Eval/max": math.inf}
 

@@ -5,6 +5,13 @@ import signal
 import sys
 import threading
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from strl_jax.sharding import replicated, sharded
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -51,3 +58,37 @@ class StopFlag:
                 os._exit(128 + data[0])
             self.name = signal.Signals(data[0]).name
             print(f"{self.name}: stops after this iteration; a second one exits at once", file=sys.stderr, flush=True)
+
+
+class StopVote:
+    """A stop of one process is a stop of all, after the same iteration.
+
+    With several processes the vote is a program that waits in the devices' queue
+    behind the iteration and is read with its metrics, so that no host waits for it;
+    a signal then takes effect an iteration or two later.
+    """
+
+    def __init__(self, mesh: Mesh):
+        self._place, self._agreed = sharded(mesh), False
+        self._any = jax.jit(jnp.any, out_shardings=replicated(mesh))
+
+    def cast(self, name: str | None) -> jax.Array | None:
+        """Votes with the signal that this process has seen; every process calls it after each iteration.
+
+        Returns:
+            What ``read`` takes; None with one process.
+        """
+        if jax.process_count() == 1:
+            return None
+        local = np.full(len(self._place.addressable_devices), name is not None)
+        return self._any(jax.make_array_from_process_local_data(self._place, local))
+
+    def read(self, vote: jax.Array | None) -> None:
+        """Takes in a vote."""
+        self._agreed |= vote is not None and bool(vote)
+
+    def result(self, name: str | None) -> str | None:
+        """What asks to stop, None if nothing does; ``name`` is the signal that this process has seen."""
+        if jax.process_count() == 1:
+            return name
+        return (name or "a signal to another process") if self._agreed else None
