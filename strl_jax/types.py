@@ -49,6 +49,27 @@ class TimeStep:
 
 
 @struct.dataclass
+class StepRecord:
+    """What one step leaves for the end of the rollout; after collecting every leaf has a leading T."""
+
+    obs: Obs  # [B, ...], before the step
+    action: Array  # [B, A], that the environment received
+    sampled: Array  # [B, A], the policy's own action
+    mean: Array  # [B, A]
+    std: Array  # [B, A]
+    reward: Array  # [B], 0 where not valid
+    done: Array  # bool[B]
+    timeout: Array  # bool[B]
+    valid: Array  # bool[B]
+    masks: dict[str, Array]  # stage -> bool[B], where the actor saw its estimate
+    extras: dict[str, Array]  # [B, ...], of the environment and of the act hook
+    terminal_obs: Obs  # [B, ...], after the step and before a reset; only components that something reads
+    metrics: Array  # [B, K], the environment's metrics in the order of their sorted names
+    carry: Any = None  # memories before the step, [B, ...], where a queue needs them
+    stats: Any = None  # statistics that normalised this step, with compat.normalize_while_collecting
+
+
+@struct.dataclass
 class Transition:
     """One stored step; after collecting every leaf has a leading T."""
 

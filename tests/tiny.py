@@ -12,7 +12,16 @@ from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Batch, EnvState, EpisodeState, EpisodeSums, RolloutState, RunningStats, TrainState
+from strl_jax.types import (
+    Batch,
+    EnvState,
+    EpisodeState,
+    EpisodeSums,
+    RolloutState,
+    RunningStats,
+    StepRecord,
+    TrainState,
+)
 
 SHAPES = {"joints": (2,), "command": (1,), "heights": (1, 2)}
 ACTION_SIZE = 2
@@ -84,34 +93,30 @@ def make_obs(seed: int, batch: tuple[int, ...]) -> dict:
     return {name: 2 * normal(seed, i, (*batch, *shape)) + i for i, (name, shape) in enumerate(SHAPES.items())}
 
 
-def make_outputs(algorithm: Algorithm, train_state, seed: int, num_steps: int, num_envs: int, valid) -> dict:
-    """What ``rollout.finish`` takes: stacked records of made-up steps, ended where not ``valid[T, B]``."""
+def make_outputs(algorithm: Algorithm, train_state, seed: int, num_steps: int, num_envs: int, valid) -> StepRecord:
+    """What ``finish`` takes: stacked records of made-up steps, ended where not ``valid[T, B]``."""
     batch = (num_steps, num_envs)
     obs = make_obs(seed, batch)
     groups = algorithm.pack(train_state.stats, obs, ("actor",))
     reset = jnp.zeros(batch, bool)
     mean, std, _ = algorithm.policy.apply(train_state.params["policy"], groups, {}, reset, method="act")
     done = (normal(seed, 12, batch) > 1.0) | ~valid
-    transition = {
-        "obs": obs,
-        "action": mean + std * normal(seed, 11, mean.shape),
-        "mean": mean,
-        "std": std,
-        "reward": jnp.where(valid, normal(seed, 14, batch) + 1.0, 0.0),
-        "done": done,
-        "timeout": done & valid & (normal(seed, 13, batch) > 0.0),
-        "valid": valid,
-        "masks": {},
-        "extras": {},
-    }
-    metrics = normal(seed, 15, (*batch, 1))
-    sampled = transition["action"]
-    return {
-        "transition": transition,
-        "terminal_obs": make_obs(seed + 1, batch),
-        "metrics": metrics,
-        "sampled": sampled,
-    }
+    action = mean + std * normal(seed, 11, mean.shape)
+    return StepRecord(
+        obs=obs,
+        action=action,
+        sampled=action,
+        mean=mean,
+        std=std,
+        reward=jnp.where(valid, normal(seed, 14, batch) + 1.0, 0.0),
+        done=done,
+        timeout=done & valid & (normal(seed, 13, batch) > 0.0),
+        valid=valid,
+        masks={},
+        extras={},
+        terminal_obs=make_obs(seed + 1, batch),
+        metrics=normal(seed, 15, (*batch, 1)),
+    )
 
 
 def make_rollout_state(seed: int, num_envs: int) -> RolloutState:
@@ -134,15 +139,17 @@ def make_rollout_state(seed: int, num_envs: int) -> RolloutState:
 def make_batch(algorithm: Algorithm, train_state, seed: int, num_steps: int, num_envs: int) -> Batch:
     """A made-up batch ``[T, B, ...]`` that the policy of ``train_state`` has collected, all of it valid."""
     valid = jnp.ones((num_steps, num_envs), bool)
-    record = make_outputs(algorithm, train_state, seed, num_steps, num_envs, valid)["transition"]
-    groups = algorithm.pack(train_state.stats, record["obs"])
+    record = make_outputs(algorithm, train_state, seed, num_steps, num_envs, valid)
+    groups = algorithm.pack(train_state.stats, record.obs)
     reset = jnp.zeros((num_steps, num_envs), bool)
     carry = algorithm.policy.initial_carry(num_envs)
     value, _ = algorithm.value(train_state.params, groups, carry, reset)
     return Batch(
         groups=groups,
-        **{name: record[name] for name in ("action", "mean", "std")},
-        log_prob=losses.log_prob(record["action"], record["mean"], record["std"]),
+        action=record.action,
+        mean=record.mean,
+        std=record.std,
+        log_prob=losses.log_prob(record.action, record.mean, record.std),
         value=value,
         advantage=normal(seed, 21, value.shape),
         return_=value + normal(seed, 22, value.shape),

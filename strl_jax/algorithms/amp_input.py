@@ -46,12 +46,12 @@ class AmpInput:
             return _flat(collected.extras[POLICY], collected.valid.shape)
         return self._pair(collected.obs, collected.next_obs if after_reset else collected.terminal_obs)
 
-    def expert_states(self, data: dict | None, key: Array, collected: Collected) -> Array:
+    def expert_states(self, collected: Collected) -> Array:
         """An expert's state for every step, ``[T, B, D]``: the environment's, or one drawn with replacement."""
         if self.from_env:
             return _flat(collected.extras[EXPERT], collected.valid.shape)
-        expert = jnp.asarray(part_of(data, "expert"))
-        return expert[jax.random.randint(key, collected.valid.shape, 0, expert.shape[0])]
+        expert = jnp.asarray(part_of(collected.data, "expert"))
+        return expert[jax.random.randint(collected.key, collected.valid.shape, 0, expert.shape[0])]
 
     def reached(self, obs: Obs, after: EnvState) -> Array:
         """The policy's states ``[B, D]`` of one step, from the observation before it and the environment after it."""

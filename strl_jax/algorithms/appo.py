@@ -10,14 +10,13 @@ from flax import struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from strl_jax.algorithms import losses, minibatch, optimizers, ppo, schedules
-from strl_jax.algorithms import style as style_hook
 from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import LABELS
 from strl_jax.algorithms.ppo import Fraction, Positive, PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
-from strl_jax.algorithms.style import DISCRIMINATOR, REPLAYED, Style
+from strl_jax.algorithms.style import DISCRIMINATOR, REPLAYED, Style, StyleHook
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -120,7 +119,7 @@ def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
 
     def penalty(outputs: Outputs, mb: Batch):
         del mb
-        scores = outputs[DISCRIMINATOR]
+        scores = outputs.networks[DISCRIMINATOR]
         return losses.gradient_penalty(scores.gradient, coef=style.discriminator_grad_pen, weight=scores.weight)
 
     found = [
@@ -141,7 +140,7 @@ def metrics(config: AmpFields, compat: Compat) -> tuple[Metric, ...]:
     def mean(name: str, fn) -> Metric:
         def average(outputs: Outputs, mb: Batch) -> Array:
             del mb
-            scores = outputs[DISCRIMINATOR]
+            scores = outputs.networks[DISCRIMINATOR]
             return losses.mean(fn(scores), scores.weight)
 
         return Metric(name, average)
@@ -167,13 +166,14 @@ def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) ->
     """
     compat = algorithm.compat
     fraction = 1.0 if compat.whole_discriminator_batch else config.discriminator_batch_fraction
-    judge = style_hook.Judge(
+    hook = StyleHook(
         style=style,
         amp=amp,
         compat=compat,
         task_reward_w=config.task_reward_w,
         termination_threshold=config.discriminator_termination_threshold,
         executed_labels=compat.executed_labels or algorithm.act_hook is None,
+        memory_size=config.amp_replay_size,
     )
     return dataclasses.replace(
         algorithm,
@@ -181,7 +181,7 @@ def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) ->
         metrics=algorithm.metrics + metrics(config, compat),
         networks=algorithm.networks | {DISCRIMINATOR: lambda params, mb: discriminate(style, params, mb, fraction)},
         shares=algorithm.shares | {DISCRIMINATOR: fraction},
-        reward_hooks=(*algorithm.reward_hooks, style_hook.hook(judge, config.amp_replay_size)),
+        reward_hooks=(*algorithm.reward_hooks, hook),
         **_optimization(algorithm, config),
     )
 
@@ -220,12 +220,12 @@ def _gate(coef: optax.Schedule) -> optax.Schedule:
 
 
 def _least_squares(outputs: Outputs) -> tuple[Array, Array]:
-    scores = outputs[DISCRIMINATOR]
+    scores = outputs.networks[DISCRIMINATOR]
     return losses.least_squares_discriminator(scores.policy, scores.expert, weight=scores.weight)
 
 
 def _dagger(outputs: Outputs, mb: Batch) -> Array:
-    return losses.distance(outputs["policy"].mean, mb.extras[LABELS], weight=mb.weight)
+    return losses.distance(outputs.policy.mean, mb.extras[LABELS], weight=mb.weight)
 
 
 def _mimic(outputs: Outputs, mb: Batch) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from flax import struct
 
 from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
@@ -16,7 +17,13 @@ from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Array, Batch, Obs, PolicyOutput, TrainState
 
-Outputs = dict[str, Any]  # network -> what it gave on a minibatch; the policy's is a PolicyOutput
+
+@struct.dataclass
+class Outputs:
+    """The outputs of all networks on a minibatch."""
+
+    policy: PolicyOutput
+    networks: dict[str, Any]  # network of ``Algorithm.networks`` -> its output
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,11 @@ class Algorithm:
         return self.policy.apply(params["policy"], groups, carry, reset, method="value")
 
     @property
+    def keeps_carries(self) -> bool:
+        """Whether a rollout keeps the memories before every step: a queue may begin within a rollout."""
+        return self.policy.is_recurrent and not float(self.queue).is_integer()
+
+    @property
     def terminal_components(self) -> tuple[str, ...]:
         """Components whose terminal observations something needs."""
         hooks = [name for hook in self.reward_hooks for name in hook.components]
@@ -173,6 +185,6 @@ def apply_policy(algorithm: Algorithm, params: dict, minibatch: Batch) -> Policy
 
 
 def apply_networks(algorithm: Algorithm, params: dict, minibatch: Batch) -> Outputs:
-    """Every network on a minibatch, the policy under its name."""
+    """The policy and all other networks on a minibatch."""
     others = {name: network(params, minibatch) for name, network in algorithm.networks.items()}
-    return {"policy": apply_policy(algorithm, params, minibatch)} | others
+    return Outputs(apply_policy(algorithm, params, minibatch), others)

@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from strl_jax.algorithms.returns import UNROLL
 from strl_jax.sharding import all_gather, psum
-from strl_jax.types import Array, EpisodeSums
+from strl_jax.types import Array, EpisodeSums, StepRecord
 
 WINDOW = 100  # finished episodes reported per shard and iteration, the length of st_rl's window
 
@@ -17,26 +18,35 @@ def stack_metrics(metrics: dict[str, Array], batch: int) -> Array:
     return jnp.stack([metrics[name] for name in sorted(metrics)], axis=-1)
 
 
-def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Array, gamma: float, total: Array):
+@struct.dataclass
+class EpisodeLog:
+    """Episode sums of a rollout."""
+
+    reward: Array  # [T, B], sum after each step and before its reset
+    length: Array  # int32[T, B], likewise
+    discounted: Array  # [T, B], likewise
+    finished: Array  # bool[T, B], a valid step that ended its episode
+    totals: dict[str, Array]  # metric -> sum over all steps of finished episodes, []
+
+
+def accumulate(
+    sums: EpisodeSums, discounted: Array, record: StepRecord, gamma: float, total: Array
+) -> tuple[EpisodeSums, Array, EpisodeLog]:
     """Sums of the running episodes through T steps.
 
     Args:
-        sums: as they stood before the first step, leaves ``[B]``.
-        discounted: ``[B]``, running discounted return.
-        record: ``reward`` of the environment, ``done``, ``valid``, each ``[T, B]``.
-        metrics: ``[T, B, K]``, see ``stack_metrics``.
+        sums: before the first step, leaves ``[B]``.
+        discounted: ``[B]``, running discounted return before the first step.
+        record: leaves ``[T, B, ...]``.
         gamma: discount.
-        total: ``[T, B]``, the reward that is learned from, which is discounted.
+        total: ``[T, B]``, the reward that the update learns from; this one is discounted.
 
     Returns:
-        Sums and discounted return after the last step; and a log: ``reward``,
-        ``length``, ``discounted`` as they stood after each step and before its
-        reset ``[T, B]``, ``finished`` bool ``[T, B]``, and ``totals``, name -> sum
-        of the metric over all steps of finished episodes.
+        Sums and discounted return after the last step, and the log.
     """
     names = sorted(sums.metrics)
-    finished = record["done"] & record["valid"]
-    totals = stack_metrics(sums.metrics, record["done"].shape[1])
+    finished = record.done & record.valid
+    totals = stack_metrics(sums.metrics, record.done.shape[1])
 
     def step(carry, inputs):
         reward, length, running, discounted, sum_finished = carry
@@ -50,29 +60,15 @@ def accumulate(sums: EpisodeSums, discounted: Array, record: dict, metrics: Arra
         return (*after, sum_finished), (reward, length, discounted)
 
     start = (sums.reward, sums.length, totals, discounted, jnp.zeros_like(totals))
-    inputs = (record["reward"], total, metrics, record["done"], finished)
+    inputs = (record.reward, total, record.metrics, record.done, finished)
     (reward, length, running, discounted, total), log = jax.lax.scan(step, start, inputs, unroll=UNROLL)
     new = EpisodeSums(reward, length, {name: running[:, i] for i, name in enumerate(names)})
     total = total.sum(axis=0)
-    return (
-        new,
-        discounted,
-        {
-            "reward": log[0],
-            "length": log[1],
-            "discounted": log[2],
-            "finished": finished,
-            "totals": {name: total[i] for i, name in enumerate(names)},
-        },
-    )
+    return new, discounted, EpisodeLog(*log, finished, {name: total[i] for i, name in enumerate(names)})
 
 
-def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
+def summarize(record: StepRecord, log: EpisodeLog, axis_name: str | None) -> dict:
     """What the log says of a rollout, over all shards.
-
-    Args:
-        record: ``reward``, ``valid`` ``[T, B]`` and ``std`` ``[T, B, A]``.
-        log: from ``accumulate``.
 
     Returns:
         ``mean_reward_each_timestep``, ``mean_std``, ``invalid`` (number of steps with
@@ -86,16 +82,16 @@ def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
     def interleave(last: Array) -> Array:  # by age, so that the newest of every shard come last
         return all_gather(last, axis_name).reshape(-1, WINDOW).T.reshape(-1)
 
-    valid, finished = record["valid"], log["finished"]
+    valid, finished = record.valid, log.finished
     total, number, episodes, steps, reward, std, metrics = psum(
         (
             jnp.sum(valid, dtype=jnp.float32),
             jnp.float32(valid.size),
             jnp.sum(finished, dtype=jnp.float32),
-            jnp.sum(jnp.where(finished, log["length"], 0), dtype=jnp.float32),
-            jnp.sum(record["reward"]),
-            jnp.sum(record["std"].mean(axis=-1)),
-            log["totals"],
+            jnp.sum(jnp.where(finished, log.length, 0), dtype=jnp.float32),
+            jnp.sum(record.reward),
+            jnp.sum(record.std.mean(axis=-1)),
+            log.totals,
         ),
         axis_name,
     )
@@ -106,8 +102,8 @@ def summarize(record: dict, log: dict, axis_name: str | None) -> dict:
         "finished": episodes,
         "finished_steps": steps,
         "episode_metrics": metrics,
-        "episode_reward": interleave(_last(finished, log["reward"])),
-        "episode_length": interleave(_last(finished, log["length"].astype(jnp.float32))),
+        "episode_reward": interleave(_last(finished, log.reward)),
+        "episode_length": interleave(_last(finished, log.length.astype(jnp.float32))),
     }
 
 

@@ -93,7 +93,7 @@ def _term(config: EstimatorFields, policy: Policy, name: str, coef: Coefficient)
     stage = getattr(policy, name)
 
     def fn(outputs: Outputs, mb: Batch):
-        estimate = outputs["policy"].estimates[name]
+        estimate = outputs.policy.estimates[name]
         target = estimation_targets(stage, policy.actor_obs, policy.critic_obs, mb.groups["critic"])
         chex.assert_equal_shape([estimate, target])
         return losses.mean(jnp.sum(loss(estimate, target), axis=-1), mb.weight)

@@ -1,19 +1,21 @@
-"""The two places where an algorithm changes a rollout: who acts, and what is rewarded."""
+"""Hooks: the two places where an algorithm changes a rollout, its actions and its rewards."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from strl_jax.types import Array, Obs, TimeStep, Transition
+from flax import struct
 
-LABELS = "action_labels"  # the extra of what a teacher would have done
+from strl_jax.storage.ring import Ring
+from strl_jax.types import Array, Batch, EnvState, Obs, TimeStep, Transition
+
+LABELS = "action_labels"  # the extra that holds a teacher's actions
 
 
 def part_of(data: dict | None, name: str) -> Any:
-    """The part ``name`` of what hooks need and nothing changes.
+    """The entry ``name`` of the constant data of an algorithm's hooks.
 
     Raises:
-        ValueError: it is not there.
+        ValueError: there is no such entry.
     """
     if name not in (data or {}):
         raise ValueError(f"the algorithm needs data[{name!r}]: give it to init_states, collect and update as data=")
@@ -22,75 +24,121 @@ def part_of(data: dict | None, name: str) -> Any:
 
 @dataclass(frozen=True)
 class ActHook:
-    """Who acts: may put another action in the place of the policy's, and keeps a state for every environment.
+    """Base class of a hook that may replace the policy's action. It keeps a state for every environment.
 
     Attributes:
-        name: of its state in ``RolloutState.hooks``.
-        init: ``(key, num_envs) -> state``, leaves ``[B, ...]``.
-        draw: ``(key, T, B) -> drawn``: its random numbers of a rollout, leaves ``[T, B, ...]``.
-        act: ``(data, state, obs, action, drawn) -> action, extras, state`` for one step, where
-            ``action[B, A]`` is the policy's; extras are stored with the step.
-        observe: ``(state, timestep, iteration, drawn) -> state`` after the step; ``iteration`` counts updates.
-        prepare: ``(data, steps) -> extras`` for the update, from the stored steps.
-        logged: name in the log -> the extra whose mean over a rollout it is.
+        name: key of its state in ``RolloutState.hooks``.
+        logged: name in the log -> the extra whose mean over a rollout is logged.
     """
 
-    name: str
-    init: Callable[[Array, int], Any]
-    draw: Callable[[Array, int, int], Any]
-    act: Callable[[Any, Any, Obs, Array, Any], tuple[Array, dict[str, Array], Any]]
-    observe: Callable[[Any, TimeStep, Array, Any], Any]
-    prepare: Callable[[Any, Transition], dict[str, Array]]
-    logged: dict[str, str] = field(default_factory=dict)
+    name: ClassVar[str]
+    logged: ClassVar[dict[str, str]] = {}
+
+    def init(self, key: Array, num_envs: int) -> Any:
+        """The state of ``num_envs`` new environments, leaves ``[B, ...]``."""
+        return {}
+
+    def draw(self, key: Array, num_steps: int, num_envs: int) -> Any:
+        """The random numbers of a rollout, leaves ``[T, B, ...]``."""
+        return {}
+
+    def act(
+        self, data: dict | None, state: Any, obs: Obs, action: Array, drawn: Any
+    ) -> tuple[Array, dict[str, Array], Any]:
+        """The executed action ``[B, A]``, extras to store with the step, and the new state.
+
+        Args:
+            data: constant data, such as a teacher's weights.
+            action: the policy's action, ``[B, A]``.
+            drawn: this step's part of ``draw``.
+        """
+        return action, {}, state
+
+    def observe(self, state: Any, timestep: TimeStep, iteration: Array, drawn: Any) -> Any:
+        """The state after the environment's step; ``iteration`` counts updates."""
+        return state
+
+    def prepare(self, data: dict | None, steps: Transition) -> dict[str, Array]:
+        """Extras ``[T, B, ...]`` for the update, computed from the stored steps."""
+        return {}
 
 
-@dataclass(frozen=True)
+@struct.dataclass
 class Collected:
-    """What a reward hook sees of a rollout, leaves ``[T, B, ...]``.
+    """A rollout as a reward hook sees it; leaves ``[T, B, ...]`` unless a comment says otherwise."""
 
-    Attributes:
-        obs: before each step.
-        terminal_obs: to which the step itself led, before any reset; the components that hooks asked for.
-        next_obs: before the next step, after a reset.
-        action, valid, extras: as in ``Transition``.
-        iteration: int32 scalar, updates before this rollout.
-    """
-
-    obs: Obs
-    terminal_obs: Obs
-    next_obs: Obs
+    obs: Obs  # before each step
+    terminal_obs: Obs  # after the step and before any reset; the components that hooks asked for
+    next_obs: Obs  # before the next step, after a reset
     action: Array
-    valid: Array
+    valid: Array  # bool
     extras: dict[str, Array]
-    iteration: Array
+    iteration: Array  # int32[], number of updates before this rollout
+    params: dict[str, Any]  # parameter groups of the algorithm
+    key: Array | None = None  # PRNG key [] of this hook
+    data: dict | None = None  # constant data of the hooks
+    axis_name: str | None = struct.field(pytree_node=False, default=None)  # of the shards
+
+
+@struct.dataclass
+class Rewarded:
+    """What a reward hook returns for a rollout."""
+
+    reward: Array  # [T, B], the new reward
+    stats: dict[str, Any]  # statistics after the rollout
+    extras: dict[str, Array]  # [T, B, ...], stored with the steps
+    log: dict[str, Array]  # full log name -> []
 
 
 @dataclass(frozen=True)
 class RewardHook:
-    """What is rewarded: looks at a whole rollout, after its steps.
+    """Base class of a hook that changes the rewards of a whole rollout, after its steps.
 
     Attributes:
-        name: of its memory in ``RolloutState.memory``.
-        components: whose terminal observation it needs.
-        init: ``key -> parameter groups, statistics``, each by name.
-        reward: ``(params, stats, data, key, collected, reward, axis_name) -> reward, extras,
-            stats, metrics``: the new reward ``[T, B]``, what is stored with the steps, the
-            statistics after the rollout, and scalars for the log under their full names.
-        prepare: ``(stats, steps) -> extras`` for the update, from the stored steps.
-        observe: ``(stats, steps, axis_name) -> stats`` after the update.
-        ends: ``(params, stats, obs, env_state) -> bool[B]``: which episodes end with a step, or None.
-        memory_size: steps of earlier rollouts that it keeps; 0: none.
-        remember: ``steps -> tree`` of leaves ``[T, B, ...]``: what of a step is kept.
-        recall: ``(stats, ring, key, minibatch) -> minibatch``, with what was kept.
+        name: key of its ring in ``RolloutState.memory``.
     """
 
-    name: str
-    components: tuple[str, ...]
-    init: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]
-    reward: Callable[..., tuple[Array, dict[str, Array], dict, dict[str, Array]]]
-    prepare: Callable[[dict, Transition], dict[str, Array]]
-    observe: Callable[[dict, Transition, str | None], dict]
-    ends: Callable[..., Array] | None = None
-    memory_size: int = 0
-    remember: Callable[[Transition], Any] | None = None
-    recall: Callable[..., Any] | None = None
+    name: ClassVar[str]
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Components whose terminal observations it needs."""
+        return ()
+
+    @property
+    def ends_episodes(self) -> bool:
+        """Whether ``ends`` terminates episodes."""
+        return False
+
+    @property
+    def memory_size(self) -> int:
+        """Steps of earlier rollouts that it keeps; 0: none."""
+        return 0
+
+    def init(self, key: Array) -> tuple[dict[str, Any], dict[str, Any]]:
+        """New parameter groups and statistics, each by name."""
+        return {}, {}
+
+    def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
+        """The new reward; ``reward[T, B]`` is the environment's after the earlier hooks."""
+        return Rewarded(reward, stats, {}, {})
+
+    def prepare(self, stats: dict, steps: Transition) -> dict[str, Array]:
+        """Extras ``[T, B, ...]`` for the update, computed from the stored steps."""
+        return {}
+
+    def observe(self, stats: dict, steps: Transition, axis_name: str | None) -> dict:
+        """The statistics after the update."""
+        return stats
+
+    def ends(self, params: dict, stats: dict, obs: Obs, env_state: EnvState) -> Array:
+        """bool ``[B]``: episodes that end with this step, from the state after it."""
+        raise NotImplementedError
+
+    def remember(self, steps: Transition) -> Any:
+        """The part of the steps to keep, leaves ``[T, B, ...]``."""
+        raise NotImplementedError
+
+    def recall(self, stats: dict, ring: Ring, key: Array, minibatch: Batch) -> Batch:
+        """The minibatch with samples from the kept steps."""
+        raise NotImplementedError

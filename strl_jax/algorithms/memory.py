@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from strl_jax.algorithms import returns
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.prepare import bootstrapped_reward, prepare, without_invalid
-from strl_jax.storage import queue, ring
+from strl_jax.storage import ring
 from strl_jax.storage.ring import Ring
 from strl_jax.types import Array, Batch, Rollout
 
@@ -78,9 +79,8 @@ def _looped(algorithm: Algorithm, kept: Ring, last_value: Array, axis_name: str 
     rows, valid = ring.stored(kept)
     batch, config = rows["batch"], algorithm.config
     done, count = rows["done"], kept.count
-    gae = returns.gae
-    advantage, return_ = queue.looped_returns(
-        rows["reward"], rows["value"], done, last_value, count, gamma=config.gamma, lam=config.lam, gae=gae
+    advantage, return_ = looped_returns(
+        rows["reward"], rows["value"], done, last_value, count, gamma=config.gamma, lam=config.lam
     )
     where = valid & (batch.weight > 0)
     advantage = returns.normalize_advantages(advantage, where=where, axis_name=axis_name)
@@ -109,12 +109,64 @@ def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: 
 def _carry(algorithm: Algorithm, rollout: Rollout) -> Any:
     """The memories before the step at which a full queue will begin, when this rollout is its oldest."""
     num_steps = rollout.steps.reward.shape[0]
-    offset = -queue.capacity(algorithm.queue, num_steps) % num_steps
+    offset = -queue_steps(algorithm.queue, num_steps) % num_steps
     return jax.tree.map(lambda leaf: leaf[offset], rollout.carries) if offset else rollout.carry0
 
 
 def _capacity(algorithm: Algorithm, name: str, num_steps: int) -> int:
     if name not in (QUEUE, CARRIES):
         return next(hook.memory_size for hook in algorithm.reward_hooks if hook.name == name)
-    steps = queue.capacity(algorithm.queue, num_steps)
+    steps = queue_steps(algorithm.queue, num_steps)
     return steps if name == QUEUE else -(-steps // num_steps)
+
+
+def queue_steps(ratio: float, num_steps: int) -> int:
+    """Steps that a queue keeps: ``int(ratio * num_steps)``.
+
+    Args:
+        ratio: ``buffer_dilation_ratio``.
+        num_steps: steps of one rollout.
+
+    Raises:
+        ValueError: the ratio is below 1, so that one rollout would not fit.
+    """
+    if ratio < 1:
+        raise ValueError(f"buffer_dilation_ratio must be at least 1, not {ratio}")
+    return int(ratio * num_steps)
+
+
+def looped_returns(
+    reward: Array,
+    value: Array,
+    done: Array,
+    last_value: Array,
+    count: Array,
+    *,
+    gamma: float,
+    lam: float,
+) -> tuple[Array, Array]:
+    """Returns over the rows of a ring as they lie, a habit of st_rl.
+
+    Where the ring has wrapped, the newest step takes the oldest one for its
+    successor, and ``last_value`` goes to whatever lies in the last row. Right are
+    returns computed for each rollout before it is pushed; this is for runs that
+    must repeat st_rl's.
+
+    Args:
+        reward, value, done: ``[capacity, B]``, from ``ring.stored``; time-outs already bootstrapped.
+        last_value: ``[B]``, V after the newest step.
+        count: int ``[B]``, valid rows; the row count - 1 is bootstrapped.
+        gamma, lam: discount and trace.
+
+    Returns:
+        Advantage, 0 in the rows that are not valid, and return (advantage + value), each ``[capacity, B]``.
+
+    Raises:
+        AssertionError: other shapes.
+    """
+    chex.assert_equal_shape([reward, value, done])
+    chex.assert_shape([last_value, count], reward.shape[1:])
+    valid = jnp.arange(reward.shape[0])[:, None] < count
+    successor = jnp.where(valid, value, last_value)  # only row count - 1 looks at a row that is not valid
+    advantage, _ = returns.gae(reward, successor, done, last_value, gamma=gamma, lam=lam, valid=valid)
+    return advantage, advantage + value

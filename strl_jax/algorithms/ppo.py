@@ -84,15 +84,15 @@ def terms(config: PPOConfig) -> tuple[Term, ...]:
     value_clip = clip if config.use_clipped_value_loss else None
 
     def surrogate(outputs: Outputs, mb: Batch):
-        output = outputs["policy"]
+        output = outputs.policy
         log_prob = losses.log_prob(mb.action, output.mean, output.std)
         return losses.surrogate(log_prob, mb.log_prob, mb.advantage, clip=clip, weight=mb.weight)
 
     def value(outputs: Outputs, mb: Batch):
-        return losses.value(outputs["policy"].value, mb.value, mb.return_, clip=value_clip, weight=mb.weight)
+        return losses.value(outputs.policy.value, mb.value, mb.return_, clip=value_clip, weight=mb.weight)
 
     def entropy(outputs: Outputs, mb: Batch):
-        return losses.entropy(outputs["policy"].std, weight=mb.weight)
+        return losses.entropy(outputs.policy.std, weight=mb.weight)
 
     return (
         Term("surrogate_loss", schedules.make(config.surrogate_loss_coef), surrogate),

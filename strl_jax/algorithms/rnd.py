@@ -1,6 +1,7 @@
 """Random network distillation (Burda et al. 2018): a bonus for what a predictor has not seen often enough to know."""
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Annotated
 
 import jax
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from strl_jax.algorithms import losses, optimizers, returns, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
-from strl_jax.algorithms.hooks import Collected, RewardHook
+from strl_jax.algorithms.hooks import Collected, Rewarded, RewardHook
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.modules import normalizer
 from strl_jax.modules.mlp import MLP, get_activation
@@ -85,19 +86,20 @@ def add(algorithm: Algorithm, config: RNDConfig, group: Segments) -> Algorithm:
     """
     if NAME in algorithm.optimizers:
         raise ValueError("random network distillation stands twice")
-    target, predictor = networks(config, group.size)
     optimizer = optimizers.make("Adam", config.max_grad_norm, algorithm.compat.grad_norm_eps)
 
     def error(params: dict, mb: Batch) -> Array:
-        return embedding_error(target, predictor, params, mb.extras[STATE])
+        return embedding_error(config, params, mb.extras[STATE])
 
+    numbers = algorithm.config
+    hook = RNDHook(config, group, numbers.normalization_eps, numbers.normalization_until)
     return dataclasses.replace(
         algorithm,
         terms=(*algorithm.terms, Term("rnd_loss", optax.constant_schedule(1.0), _loss)),
         optimizers=algorithm.optimizers | {NAME: optimizer},
         rates=algorithm.rates | {NAME: optax.constant_schedule(config.learning_rate)},
         networks=algorithm.networks | {NAME: error},
-        reward_hooks=(*algorithm.reward_hooks, _hook(algorithm, config, group, target, predictor)),
+        reward_hooks=(*algorithm.reward_hooks, hook),
     )
 
 
@@ -110,52 +112,74 @@ def networks(config: RNDConfig, size: int) -> tuple[MLP, MLP]:
     return build(config.target_hidden_dims), build(config.predictor_hidden_dims)
 
 
-def embedding_error(target: MLP, predictor: MLP, params: dict, state: Array) -> Array:
+def embedding_error(config: RNDConfig, params: dict, state: Array) -> Array:
     """target(x) - predictor(x) of states ``[..., D]``, ``[..., num_outputs]``; the target is a constant."""
+    target, predictor = networks(config, state.shape[-1])
     return jax.lax.stop_gradient(target.apply(params[TARGET], state)) - predictor.apply(params[NAME], state)
 
 
 def _loss(outputs: Outputs, mb: Batch) -> Array:
-    return losses.mean(jnp.mean(jnp.square(outputs[NAME]), axis=-1), mb.weight)
+    return losses.mean(jnp.mean(jnp.square(outputs.networks[NAME]), axis=-1), mb.weight)
 
 
-def _hook(algorithm: Algorithm, config: RNDConfig, group: Segments, target: MLP, predictor: MLP) -> RewardHook:
-    eps, until = algorithm.config.normalization_eps, algorithm.config.normalization_until
-    weight = schedules.make(config.weight)
+@dataclass(frozen=True)
+class RNDHook(RewardHook):
+    """Adds the intrinsic reward and keeps the statistics; see ``RewardHook`` for arguments and results.
 
-    def init(key: Array) -> tuple[dict, dict]:
+    Attributes:
+        config: numbers.
+        group: what the two networks see.
+        eps: added to standard deviations.
+        until: number of samples after which statistics are frozen.
+    """
+
+    name = NAME
+
+    config: RNDConfig
+    group: Segments
+    eps: float
+    until: float
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Components of the group."""
+        return self.group.names
+
+    def init(self, key: Array) -> tuple[dict, dict]:
+        """Target and predictor, and the statistics that the config asks for."""
+        target, predictor = networks(self.config, self.group.size)
         target_key, predictor_key = jax.random.split(key)
-        zeros, stats = jnp.zeros((1, group.size)), {}
-        if config.state_normalization:
-            stats[STATE] = normalizer.init((group.size,))
-        if config.reward_normalization:
+        zeros, stats = jnp.zeros((1, self.group.size)), {}
+        if self.config.state_normalization:
+            stats[STATE] = normalizer.init((self.group.size,))
+        if self.config.reward_normalization:
             stats[REWARD] = normalizer.init()
         return {TARGET: target.init(target_key, zeros), NAME: predictor.init(predictor_key, zeros)}, stats
 
-    def normalized(stats: dict, state: Array) -> Array:
-        return normalizer.normalize(stats[STATE], state, eps) if STATE in stats else state
-
-    def reward(params, stats, data, key, collected: Collected, total: Array, axis_name: str | None):
-        del data, key
-        state, valid = group.flatten(collected.terminal_obs), collected.valid
-        error = embedding_error(target, predictor, params, normalized(stats, state))
+    def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
+        """weight(iteration) * |target(x) - predictor(x)| added; stores x, ``[T, B, D]``."""
+        state, valid, axis_name = self.group.flatten(collected.terminal_obs), collected.valid, collected.axis_name
+        error = embedding_error(self.config, collected.params, self._normalized(stats, state))
         bonus = jnp.where(valid, jnp.linalg.norm(error, axis=-1), 0.0)
         if REWARD in stats:
-            moments = normalizer.update(stats[REWARD], bonus, where=valid, until=until, axis_name=axis_name)
-            stats, bonus = stats | {REWARD: moments}, bonus / (jnp.sqrt(moments.var) + eps)
-        bonus = weight(collected.iteration) * bonus
+            moments = normalizer.update(stats[REWARD], bonus, where=valid, until=self.until, axis_name=axis_name)
+            stats, bonus = stats | {REWARD: moments}, bonus / (jnp.sqrt(moments.var) + self.eps)
+        bonus = schedules.make(self.config.weight)(collected.iteration) * bonus
         mean = pmean(jnp.sum(returns.weights(valid, axis_name=axis_name) * bonus), axis_name)
-        return total + bonus, {STATE: state}, stats, {"Episode_Reward/rnd_reward": mean}
+        return Rewarded(reward + bonus, stats, {STATE: state}, {"Episode_Reward/rnd_reward": mean})
 
-    def prepare(stats: dict, steps: Transition) -> dict[str, Array]:
-        return {STATE: normalized(stats, steps.extras[STATE])}
+    def prepare(self, stats: dict, steps: Transition) -> dict[str, Array]:
+        """Normalised states."""
+        return {STATE: self._normalized(stats, steps.extras[STATE])}
 
-    def observe(stats: dict, steps: Transition, axis_name: str | None) -> dict:
+    def observe(self, stats: dict, steps: Transition, axis_name: str | None) -> dict:
+        """The state's statistics with this rollout's states."""
         if STATE not in stats:
             return stats
         moments = normalizer.update(
-            stats[STATE], steps.extras[STATE], where=steps.valid, until=until, axis_name=axis_name
+            stats[STATE], steps.extras[STATE], where=steps.valid, until=self.until, axis_name=axis_name
         )
         return stats | {STATE: moments}
 
-    return RewardHook(NAME, group.names, init, reward, prepare, observe)
+    def _normalized(self, stats: dict, state: Array) -> Array:
+        return normalizer.normalize(stats[STATE], state, self.eps) if STATE in stats else state

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from strl_jax.algorithms import returns
 from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.hooks import LABELS, Collected, RewardHook
+from strl_jax.algorithms.hooks import LABELS, Collected, Rewarded, RewardHook
 from strl_jax.modules import normalizer
 from strl_jax.modules.discriminator import Discriminator, mix_rewards, style_reward
 from strl_jax.sharding import pmean
@@ -16,7 +16,6 @@ from strl_jax.storage import replay
 from strl_jax.storage.ring import Ring
 from strl_jax.types import Array, Batch, EnvState, Obs, RunningStats, Transition
 
-NAME = "style"
 DISCRIMINATOR = "discriminator"  # its parameter group
 STATS = "amp"  # statistics of the policy's and the expert's states together
 REPLAYED = "ref_replay"  # in a minibatch, the policy's states of earlier rollouts
@@ -53,8 +52,8 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """What the hook does; see ``RewardHook`` for arguments and results.
+class StyleHook(RewardHook):
+    """The style reward of a discriminator; see ``RewardHook`` for arguments and results.
 
     Attributes:
         style, amp: the discriminator and what it sees.
@@ -62,7 +61,11 @@ class Judge:
         task_reward_w: reward = style + this * task; None: the two are mixed by ``task_reward_lerp``.
         termination_threshold: an episode ends where the style reward, its factor left out, falls below this.
         executed_labels: the action labels are the executed actions.
+        memory_size: steps of every environment from which the update draws the policy's states; 0: it
+            uses those of its own samples.
     """
+
+    name = "style"
 
     style: Style
     amp: AmpInput
@@ -70,6 +73,17 @@ class Judge:
     task_reward_w: float | None
     termination_threshold: float | None
     executed_labels: bool
+    memory_size: int = 0
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Components of the discriminator's states."""
+        return self.amp.components
+
+    @property
+    def ends_episodes(self) -> bool:
+        """Whether there is a threshold."""
+        return self.termination_threshold is not None
 
     def init(self, key: Array) -> tuple[dict, dict]:
         """A fresh discriminator, and statistics of nothing."""
@@ -77,35 +91,26 @@ class Judge:
         names = (POLICY, EXPERT) if self.compat.separate_amp_normalizers else (STATS,)
         return {DISCRIMINATOR: variables}, {name: normalizer.init((self.amp.size,)) for name in names}
 
-    def reward(
-        self,
-        params: dict,
-        stats: dict,
-        data: dict | None,
-        key: Array,
-        collected: Collected,
-        task: Array,
-        axis_name: str | None,
-    ) -> tuple[Array, dict[str, Array], dict, dict[str, Array]]:
+    def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
         """Style and task; stores the states of policy and expert, ``[T, B, D]``."""
-        valid = collected.valid
+        valid, axis_name = collected.valid, collected.axis_name
         policy = self.amp.policy_states(collected, after_reset=self.compat.amp_after_reset)
-        states = {POLICY: policy, EXPERT: self.amp.expert_states(data, key, collected)}
+        states = {POLICY: policy, EXPERT: self.amp.expert_states(collected)}
         if self.compat.separate_amp_normalizers:
             moved = {name: _step_by_step(stats[name], states[name], valid, axis_name) for name in states}
             stats = stats | {name: after for name, (after, _) in moved.items()}
             states = {name: normalised for name, (_, normalised) in moved.items()}
-        unit = style_reward(self.style.score(params, self.normalize(stats, states[POLICY])), 1.0)
+        unit = style_reward(self.style.score(collected.params, self.normalize(stats, states[POLICY])), 1.0)
         style = self.style.style_reward_coef * unit
         weight = returns.weights(valid, axis_name=axis_name)
-        means = {"style": style, "task": task, "none": unit == 0}
+        means = {"style": style, "task": reward, "none": unit == 0}
         means = pmean({name: jnp.sum(weight * jnp.where(valid, x, 0)) for name, x in means.items()}, axis_name)
         log = {
             "Episode_Reward/style_reward": means["style"],
             "Episode_Reward/task_reward": means["task"],
             "Discriminator/saturated": (means["none"] > SATURATED).astype(jnp.float32),
         }
-        return self._mix(style, task), states, stats, log
+        return Rewarded(self._mix(style, reward), stats, states, log)
 
     def _mix(self, style: Array, task: Array) -> Array:
         if self.task_reward_w is None:
@@ -146,27 +151,6 @@ class Judge:
         states = self.normalize(stats, drawn["state"]).reshape(own.shape)
         valid = drawn["valid"].reshape(*own.shape[:-1], 1)
         return minibatch.replace(extras=minibatch.extras | {REPLAYED: jnp.where(valid, states, own)})
-
-
-def hook(judge: Judge, replay_size: int = 0) -> RewardHook:
-    """The judge as a hook.
-
-    Args:
-        replay_size: steps of every environment from which the update draws the policy's states; 0: it
-            takes those of its own samples.
-    """
-    return RewardHook(
-        name=NAME,
-        components=judge.amp.components,
-        init=judge.init,
-        reward=judge.reward,
-        prepare=judge.prepare,
-        observe=judge.observe,
-        ends=None if judge.termination_threshold is None else judge.ends,
-        memory_size=replay_size,
-        remember=judge.remember,
-        recall=judge.recall,
-    )
 
 
 def _step_by_step(

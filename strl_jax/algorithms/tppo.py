@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules, teacher_schedule
+from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import LABELS
 from strl_jax.algorithms.ppo import Fraction, PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
-from strl_jax.algorithms.teacher import LABEL_STD, LATENT, Teacher, make_hook
+from strl_jax.algorithms.teacher import LABEL_STD, LATENT, PROBABILITIES, Teacher, TeacherHook, act_probability
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -51,7 +51,7 @@ class TeacherFields(BaseModel):
     teacher_policy_class_name: str = Field("ActorCritic", min_length=1)
     teacher_policy: dict[str, Any] = Field(default_factory=dict)
     label_action_with_critic_obs: bool = True
-    teacher_act_prob: Literal[teacher_schedule.OPTIONS] | Fraction = "exp"
+    teacher_act_prob: Literal[PROBABILITIES] | Fraction = "exp"
     update_times_scale: float = Field(100.0, gt=0, le=1e9)
     using_ppo: bool = True
     distillation_loss_coef: Coefficient = 1.0
@@ -67,7 +67,7 @@ class TeacherFields(BaseModel):
 
     @model_validator(mode="after")
     def _teacher_schedule_exists(self):
-        teacher_schedule.make(self.teacher_act_prob, self.update_times_scale)
+        act_probability(self.teacher_act_prob, self.update_times_scale)
         return self
 
 
@@ -127,9 +127,9 @@ def add(algorithm: Algorithm, config: TeacherFields, teacher: Teacher) -> Algori
     if config.lr_scheduler_class_name is not None:
         name, start = config.lr_scheduler_class_name, algorithm.config.learning_rate
         rates = rates | {"policy": lr_schedulers.make(name, config.lr_scheduler, start)}
-    hook = make_hook(
+    hook = TeacherHook(
         teacher,
-        teacher_schedule.make(config.teacher_act_prob, config.update_times_scale),
+        act_probability(config.teacher_act_prob, config.update_times_scale),
         from_sample=config.action_labels_from_sample,
         with_std=config.distill_target == "kl",
         latents=tuple(dict.fromkeys(mapping.values())),
@@ -149,7 +149,7 @@ def _terms(config: TeacherFields, mapping: dict[str, str]) -> tuple[Term, ...]:
     """``distillation_loss``, and ``distill_latent_COMPONENT`` for each pair of latents."""
 
     def actions(outputs: Outputs, mb: Batch):
-        policy = outputs["policy"]
+        policy = outputs.policy
         return distillation.distance(
             config.distill_target,
             policy.mean,
@@ -162,7 +162,7 @@ def _terms(config: TeacherFields, mapping: dict[str, str]) -> tuple[Term, ...]:
     def latent(own: str, teachers: str) -> Term:
         def fn(outputs: Outputs, mb: Batch):
             wanted = mb.extras[f"{LATENT}/{teachers}"]
-            actual = outputs["policy"].latents[own]
+            actual = outputs.policy.latents[own]
             return distillation.distance(config.distill_latent_target, actual, wanted, weight=mb.weight)
 
         return Term(f"distill_latent_{own}", schedules.make(config.distill_latent_coef), fn)
@@ -177,7 +177,7 @@ def _metrics(config: TeacherFields, compat: Compat) -> tuple[Metric, ...]:
 
     def named(name: str) -> Metric:
         def fn(outputs: Outputs, mb: Batch):
-            mean, labels, literal = outputs["policy"].mean, mb.extras[LABELS], compat.tan_statistic
+            mean, labels, literal = outputs.policy.mean, mb.extras[LABELS], compat.tan_statistic
             return distillation.statistics(config.distill_target, mean, labels, weight=mb.weight, literal=literal)[name]
 
         return Metric(name, fn)

@@ -7,7 +7,7 @@ from jax.sharding import PartitionSpec as P
 
 from strl_jax.algorithms import memory, rollout
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.algorithms.update import update
+from strl_jax.algorithms.update import Transform, update
 from strl_jax.sharding import AXIS, replicated, shard_jit, sharded
 from strl_jax.types import Array, EpisodeSums, Rollout, RolloutState, TrainState
 
@@ -93,29 +93,40 @@ def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | No
     train_state, state, rolled, metrics = rollout.collect(
         algorithm, env_step, train_state, state, collect_key, num_steps, data=data, axis_name=axis_name
     )
-    kept = memory.remember(algorithm, state.memory, rolled, data=data, axis_name=axis_name)
-    state = state.replace(memory=kept, key=jax.random.split(next_key, batch))
-    return train_state, state, rolled, metrics, update_key
+    return train_state, state.replace(key=jax.random.split(next_key, batch)), rolled, metrics, update_key
 
 
-def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int):
+def learn_shard(algorithm: Algorithm, axis_name: str | None, train_state, kept, rolled, key, data=None, transforms=()):
+    """One shard's update, with the rollout added to the memory ``kept``.
+
+    Returns:
+        train state, memory, and the metrics of ``update``.
+    """
+    kept = memory.remember(algorithm, kept, rolled, data=data, axis_name=axis_name)
+    options = {"data": data, "memory": kept, "transforms": transforms, "axis_name": axis_name}
+    train_state, metrics = update(algorithm, train_state, rolled, key, **options)
+    return train_state, kept, metrics
+
+
+def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int, *, transforms: tuple[Transform, ...] = ()):
     """``(train_state, rollout_state, data) -> train_state, rollout_state, metrics``, compiled, both states donated.
 
     Args:
         env: an ``EpisodeEnv``.
         num_steps: steps of every environment in an iteration.
+        transforms: of the minibatches, see ``update.epochs``.
 
-    ``data`` holds what hooks need and nothing changes; ``{}`` where there are none.
+    ``data`` holds the constant data of the hooks; ``{}`` if they need none.
     """
 
     def step(train_state: TrainState, state: RolloutState, data: dict):
         train_state, state, rolled, metrics, key = collect_shard(
             env, algorithm, num_steps, AXIS, train_state, state, data
         )
-        train_state, losses = update(
-            algorithm, train_state, rolled, key, data=data, memory=state.memory, axis_name=AXIS
+        train_state, kept, losses = learn_shard(
+            algorithm, AXIS, train_state, state.memory, rolled, key, data, transforms
         )
-        return train_state, state, metrics | {"update": losses}
+        return train_state, state.replace(memory=kept), metrics | {"update": losses}
 
     return shard_jit(step, mesh, in_specs=(P(), P(AXIS), P()), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))
 
@@ -139,7 +150,8 @@ def make_update(algorithm: Algorithm, mesh: Mesh):
 
     def step(train_state: TrainState, rolled: Rollout, kept: dict, data: dict, key: Array):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-        return update(algorithm, train_state, rolled, key, data=data, memory=kept, axis_name=AXIS)
+        train_state, _, metrics = learn_shard(algorithm, AXIS, train_state, kept, rolled, key, data)
+        return train_state, metrics
 
     specs = (P(), ROLLOUT_SPECS, P(AXIS), P(), P())
     return shard_jit(step, mesh, in_specs=specs, out_specs=(P(), P()), donate_argnums=(0,))

@@ -1,5 +1,7 @@
 """From a rollout to new weights: prepare, then epochs of minibatches."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +14,9 @@ from strl_jax.modules.random_carry import draw_random_carry
 from strl_jax.sharding import pmean
 from strl_jax.types import Array, Batch, Rollout, TrainState
 
-__all__ = ["epochs", "losses", "prepare", "update"]
+__all__ = ["Transform", "epochs", "losses", "prepare", "update"]
+
+Transform = Callable[[Batch, Array], Batch]  # (minibatch, PRNG key) -> minibatch, before its weights are computed
 
 
 def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -28,7 +32,7 @@ def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, 
         policy that collected the samples, and the algorithm's metrics.
     """
     outputs = apply_networks(algorithm, params, batch)
-    policy, eps = outputs["policy"], algorithm.compat.kl_log_eps
+    policy, eps = outputs.policy, algorithm.compat.kl_log_eps
     kl = loss_functions.gaussian_kl(batch.mean, batch.std, policy.mean, policy.std, log_eps=eps)
     metrics = {metric.name: metric.fn(outputs, batch) for metric in algorithm.metrics}
     terms = {term.name: term.fn(outputs, batch) for term in algorithm.terms}
@@ -43,6 +47,7 @@ def epochs(
     *,
     memory: dict | None = None,
     plan: Array | None = None,
+    transforms: tuple[Transform, ...] = (),
     axis_name: str | None = None,
 ) -> tuple[TrainState, dict[str, Array]]:
     """All minibatch updates of one iteration.
@@ -53,6 +58,8 @@ def epochs(
         memory: of earlier rollouts, see ``memory.remember``.
         plan: ``int32[updates, M]`` of sample indices t * B + e, of environments when
             recurrent; None draws one.
+        transforms: applied to each minibatch in order. One may change the number of samples, as a
+            mirror augmentation does; ``weight`` is then 1 for each valid sample.
         axis_name: mapped axis over which gradients and statistics are averaged.
 
     Returns:
@@ -71,6 +78,8 @@ def epochs(
     def one(state: TrainState, drawn: tuple):
         index, key = drawn
         sample = gather(batch, index)
+        for number, transform in enumerate(transforms):
+            sample = transform(sample, jax.random.fold_in(jax.random.fold_in(key, 0), number))
         sample = _weigh(algorithm, sample, axis_name)
         sample = _redraw(algorithm, state.stats, sample, memory or {}, key)
         return _minibatch_update(algorithm, state, sample, coefs, axis_name)
@@ -113,6 +122,7 @@ def update(
     data: dict | None = None,
     memory: dict | None = None,
     plan: Array | None = None,
+    transforms: tuple[Transform, ...] = (),
     axis_name: str | None = None,
 ) -> tuple[TrainState, dict[str, Array]]:
     """``prepare``, ``epochs``, then the statistics of observations and hooks take in the rollout.
@@ -134,7 +144,8 @@ def update(
         raise ValueError("the algorithm learns from earlier rollouts: give update the memory of memory.remember")
     memory = memory or {}
     batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
-    train_state, metrics = epochs(algorithm, train_state, batch, key, memory=memory, plan=plan, axis_name=axis_name)
+    options = {"memory": memory, "plan": plan, "transforms": transforms, "axis_name": axis_name}
+    train_state, metrics = epochs(algorithm, train_state, batch, key, **options)
     steps, stats = rollout.steps, train_state.stats
     if not algorithm.compat.normalize_while_collecting:
         stats = algorithm.update_obs_stats(stats, steps.obs, steps.valid, axis_name)

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from tiny import make_algorithm, make_outputs, make_rollout_state, make_state
 
-from strl_jax.algorithms import rollout
+from strl_jax.algorithms.finish import finish
 from strl_jax.algorithms.update import update
 from strl_jax.sharding import AXIS, make_mesh, shard_jit
 
@@ -51,9 +51,7 @@ def run(algorithm, devices: int, plan):
     key = jax.random.key(0)
 
     def iteration(train_state, states, outputs, plan):
-        train_state, end, data, metrics = rollout.finish(
-            algorithm, train_state, *states, train_state.stats, outputs, AXIS
-        )
+        train_state, end, data, metrics = finish(algorithm, train_state, *states, train_state.stats, outputs, AXIS)
         train_state, summary = update(algorithm, train_state, data, key, plan=plan[0], axis_name=AXIS)
         shared = {name: value for name, value in metrics.items() if name not in ("episode_reward", "episode_length")}
         return (train_state, summary | shared), (end.episode, end.discounted)

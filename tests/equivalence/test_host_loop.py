@@ -35,7 +35,7 @@ def test_host_loop_is_scan(compat):
 def same_in_both_loops(algorithm, env_step, arguments: tuple, num_steps: int, data=None, rtol: float = 1e-6):
     """Both loops give the same; returns it."""
     scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, num_steps, data=data))(*arguments)
-    loop = rollout.collect_host(algorithm, env_step, *arguments, num_steps, data=data)
+    loop = rollout.make_collect_host(algorithm, env_step)(*arguments, num_steps, data=data)
     for (path, a), b in zip(jax.tree.leaves_with_path(scan), jax.tree.leaves(loop), strict=True):
         name = jax.tree_util.keystr(path)
         assert (a.shape, a.dtype) == (b.shape, b.dtype), name

@@ -98,7 +98,7 @@ def test_host_loop_is_scan():
     env_step = jax.jit(lambda episode, action, key: env.step(episode, action, pool, key))
     arguments = (make_state(algorithm), state, jax.random.key(2))
     scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, T, data=data))(*arguments)
-    loop = rollout.collect_host(algorithm, env_step, *arguments, T, data=data)
+    loop = rollout.make_collect_host(algorithm, env_step)(*arguments, T, data=data)
     for (path, a), b in zip(jax.tree.leaves_with_path(scan[1:]), jax.tree.leaves(loop[1:]), strict=True):
         name = jax.tree_util.keystr(path)
         assert (a.shape, a.dtype) == (b.shape, b.dtype), name

@@ -7,6 +7,7 @@ import numpy as np
 from golden.files import Golden, to_flax
 from strl_jax.algorithms import optimizers, rollout, update
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.finish import finish
 from strl_jax.types import (
     Batch,
     EnvState,
@@ -76,7 +77,7 @@ class Replay:
             return self._one_step(train, state, now)
 
         state, outputs = jax.lax.scan(step, start, recorded)
-        _, state, data, _ = rollout.finish(self.algorithm, train, start, state, {}, outputs, None)
+        _, state, data, _ = finish(self.algorithm, train, start, state, {}, outputs, None)
         return data, update.prepare(self.algorithm, data, data=self.data), state
 
     def recorded_batch(self) -> Batch:

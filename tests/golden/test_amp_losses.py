@@ -146,16 +146,15 @@ def test_rewards_of_the_hook(golden, precision):
     @jax.jit
     def rewards(params, extras, task):
         valid = jnp.ones(task.shape, bool)
-        seen = Collected({}, {}, {}, mb.action[None], valid, extras, jnp.int32(0))
+        seen = Collected({}, {}, {}, mb.action[None], valid, extras, jnp.int32(0), params, jax.random.key(0))
         hooks = {key: algorithm.reward_hooks[0] for key, algorithm in algorithms.items()}
-        args = stats, {}, jax.random.key(0), seen, task, None
-        return {key: hook.reward(params, *args) for key, hook in hooks.items()}
+        return {key: hook.reward(seen, stats, task) for key, hook in hooks.items()}
 
     extras = {name: mb.extras[name][None] for name in ("ref_obs", "ref_motion")}
     task = jnp.asarray(golden["in/task_reward"], dtype)[None]
     found = rewards(params(golden, algorithms["reward_lerp"], dtype), extras, task)
-    for key, (reward, stored, _, log) in found.items():
-        close(reward[0], golden, f"{prefix}/{key}", tolerance)
-        close(stored["ref_motion"][0], golden, "in/expert_state", tolerance)
+    for key, rewarded in found.items():
+        close(rewarded.reward[0], golden, f"{prefix}/{key}", tolerance)
+        close(rewarded.extras["ref_motion"][0], golden, "in/expert_state", tolerance)
         mean = golden[f"{prefix}/style_reward"].mean()
-        np.testing.assert_allclose(log["Episode_Reward/style_reward"], mean, **tolerance)
+        np.testing.assert_allclose(rewarded.log["Episode_Reward/style_reward"], mean, **tolerance)

@@ -10,7 +10,7 @@ import pytest
 from golden.files import FLOAT32, Golden, make_algorithm, paths, precision_fixture, to_flax
 from golden.replay import Replay
 from strl_jax.algorithms import estimator, losses, minibatch, update
-from strl_jax.algorithms.base import Algorithm, apply_policy
+from strl_jax.algorithms.base import Algorithm, Outputs, apply_policy
 from strl_jax.modules import estimators
 from strl_jax.modules.stages import EstimatorStage
 from strl_jax.observations import Segments
@@ -165,7 +165,7 @@ def test_other_losses(feed_forward, precision, name, kwargs):
     algorithm, _, batch, (output, *_) = feed_forward.evaluate("0", dtype)
     fields = estimator.EstimatorFields(estimator_loss_func=name, estimator_loss_kwargs=kwargs)
     (term,) = estimator.terms(fields, algorithm.policy)
-    close(jax.jit(term.fn)({"policy": output}, batch), golden[f"{prefix}/alt/{name}"], tolerance)
+    close(jax.jit(term.fn)(Outputs(output, {}), batch), golden[f"{prefix}/alt/{name}"], tolerance)
 
 
 def test_targets(feed_forward, precision):

@@ -7,8 +7,8 @@ import pytest
 
 from golden.files import FLOAT32, Golden, paths
 from golden.trajectories import padded, trajectories
-from strl_jax.algorithms import minibatch, returns
-from strl_jax.storage import queue, ring
+from strl_jax.algorithms import memory, minibatch, returns
+from strl_jax.storage import ring
 
 ACTION_LABEL, FF_ONLY = paths("queue_action_label*.npz"), paths("queue_ff_only*.npz")
 # Buffer of the ancestor -> what it was fed as.
@@ -22,7 +22,7 @@ FIELDS = {
 
 
 def empty(config: dict, example) -> ring.Ring:
-    steps = queue.capacity(config["buffer_dilation_ratio"], config["num_transitions_per_env"])
+    steps = memory.queue_steps(config["buffer_dilation_ratio"], config["num_transitions_per_env"])
     return ring.init(steps, example)
 
 
@@ -90,7 +90,7 @@ def make_play(config: dict):
     def play(state, data, last_value):
         state = ring.push(state, data)
         rows, valid = ring.stored(state)
-        raw, return_ = queue.looped_returns(
+        raw, return_ = memory.looped_returns(
             rows["rewards"],
             rows["values"][..., 0],
             rows["dones"][..., 0],
@@ -98,7 +98,6 @@ def make_play(config: dict):
             state.count,
             gamma=config["gamma"],
             lam=config["lam"],
-            gae=returns.gae,
         )
         advantage = returns.normalize_advantages(raw, where=valid)
         in_order, in_order_valid = ring.ordered(state)

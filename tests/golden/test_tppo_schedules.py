@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from golden.files import FLOAT32, FLOAT64, Golden, paths, to_flax
-from strl_jax.algorithms import lr_schedulers, teacher_schedule
+from strl_jax.algorithms import lr_schedulers, teacher
 from strl_jax.algorithms.distillation import distance, statistics
 from strl_jax.modules.policy import Policy
 
@@ -19,7 +19,7 @@ def test_teacher_probability(path):
     iterations = jnp.asarray(golden["in/iteration"], jnp.int32)
     for i, option in enumerate(golden.config["options"]):
         for j, scale in enumerate(golden["in/iteration_scale"].tolist()):
-            actual = jax.jit(teacher_schedule.make(option, scale))(iterations)
+            actual = jax.jit(teacher.act_probability(option, scale))(iterations)
             assert actual.dtype == jnp.float32
             np.testing.assert_allclose(
                 actual, golden["exp64/prob"][i, j], rtol=1e-5, atol=TINIEST, err_msg=f"{option} {scale}"

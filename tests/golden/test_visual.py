@@ -11,7 +11,7 @@ from strl_jax.algorithms.compat import Compat
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, MemoryStage
 from strl_jax.observations import Segments
-from strl_jax.types import EnvState, EpisodeState, RolloutState
+from strl_jax.types import EnvState, EpisodeState, RolloutState, TrainState
 
 FILES = paths("visual_*.npz")
 
@@ -41,7 +41,7 @@ def make_policy(config: dict) -> Policy:
 
 
 def act(policy: Policy, weights: dict, obs, reset, carry):
-    """``rollout.act`` step by step, with noise that must not count."""
+    """``rollout.choose`` step by step, with noise that must not count."""
     critic = Segments(("unused",), ((1,),))
     algorithm = ppo.make(ppo.PPOConfig(), policy, policy.actor_obs, critic, Compat.st_rl())
 
@@ -51,8 +51,9 @@ def act(policy: Policy, weights: dict, obs, reset, carry):
         env = EpisodeState(EnvState({}, components, None, None, None, {}, {}), None)
         state = RolloutState(env, carry, reset, None, None, {}, {}, None)
         noise = jnp.ones((flat.shape[0], policy.action_size), flat.dtype)
-        _, _, action, carry = rollout.act(algorithm, {"policy": weights}, {}, state, noise, {})
-        return carry, action
+        train = TrainState({"policy": weights}, {}, {}, jnp.int32(0), {})
+        decision = rollout.choose(algorithm, train, state, {}, rollout.Drawn(noise, None, {}, None))
+        return decision.carry, decision.action
 
     return jax.lax.scan(step, carry, (obs, reset))[1]
 

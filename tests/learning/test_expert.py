@@ -158,8 +158,8 @@ def test_what_counts_as_style_changes_with_every_iteration(two_actions):
     def reward(state):
         extras = {"ref_obs": fixed, "ref_motion": fixed}
         zero, valid = fixed[..., 0] * 0, jnp.ones((3, 3), bool)
-        seen = Collected({}, {}, {}, fixed, valid, extras, state.iteration)
-        return np.asarray(hook.reward(state.params, state.stats, {}, jax.random.key(0), seen, zero, None)[0])
+        seen = Collected({}, {}, {}, fixed, valid, extras, state.iteration, state.params, jax.random.key(0))
+        return np.asarray(hook.reward(seen, state.stats, zero).reward)
 
     before = reward(states[0])
     after = reward(trainer.step(*states, {})[0])

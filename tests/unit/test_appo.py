@@ -10,9 +10,10 @@ from jax.sharding import PartitionSpec as P
 from pydantic import ValidationError
 from tiny import SHAPES, make_batch, make_outputs, make_rollout_state, make_state, normal
 
-from strl_jax.algorithms import appo, hooks, optimizers, rollout, update
+from strl_jax.algorithms import appo, hooks, optimizers, update
 from strl_jax.algorithms.amp_input import AmpInput
 from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.finish import finish
 from strl_jax.algorithms.style import Style
 from strl_jax.algorithms.train_step import init_states, make_train_step
 from strl_jax.envs import probe
@@ -260,9 +261,9 @@ def test_labels_of_a_teacher():
         algorithm = dataclasses.replace(make_algorithm(compat), reward_hooks=(), networks={}, act_hook=act_hook)
         config = appo.APPOConfig()
         (hook,) = appo.add(algorithm, config, Style((4,)), AmpInput(None, True, D)).reward_hooks
-        return hook.prepare.__self__.executed_labels
+        return hook.executed_labels
 
-    teacher = hooks.ActHook("teacher", *[None] * 5)
+    teacher = hooks.ActHook()
     assert [judged(Compat(), hook) for hook in (None, teacher)] == [True, False]
     assert [judged(Compat(executed_labels=True), hook) for hook in (None, teacher)] == [True, True]
 
@@ -406,14 +407,12 @@ def iterate(algorithm, devices: int, plan):
     state, states = start(algorithm), (make_rollout_state(5, ENVS), make_rollout_state(6, ENVS))
     valid = jnp.ones((T, ENVS), bool).at[:, :2].set(False).at[0, 3].set(False)  # shard 0 has not one valid step
     outputs = make_outputs(algorithm, state, 7, T, ENVS, valid)
-    outputs["transition"]["extras"] = {
-        "ref_obs": 2 * normal(8, 0, (T, ENVS, D)) + 1,
-        "ref_motion": normal(8, 1, (T, ENVS, D)),
-    }
+    extras = {"ref_obs": 2 * normal(8, 0, (T, ENVS, D)) + 1, "ref_motion": normal(8, 1, (T, ENVS, D))}
+    outputs = outputs.replace(extras=extras)
     key = jax.random.key(0)
 
     def iteration(state, states, outputs, plan):
-        state, _, data, metrics = rollout.finish(algorithm, state, *states, state.stats, outputs, AXIS, key=key)
+        state, _, data, metrics = finish(algorithm, state, *states, state.stats, outputs, AXIS, key=key)
         state, summary = update.update(algorithm, state, data, key, plan=plan[0], axis_name=AXIS)
         return state, summary | metrics["hooks"]
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from strl_jax.algorithms import distillation, teacher_schedule
+from strl_jax.algorithms import distillation, teacher
 
 RNG = np.random.default_rng(0)
 M, L = RNG.uniform(-0.95, 0.95, (2, 5, 3))
@@ -142,7 +142,7 @@ def test_refused():
     ],
 )
 def test_teacher_probability(option, scale, iteration, expected):
-    actual = jax.jit(teacher_schedule.make(option, scale))(jnp.int32(iteration))
+    actual = jax.jit(teacher.act_probability(option, scale))(jnp.int32(iteration))
     assert actual.dtype == jnp.float32
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-30)
 
@@ -165,4 +165,4 @@ def test_teacher_probability(option, scale, iteration, expected):
 )
 def test_teacher_probability_refuses(option, scale, message):
     with pytest.raises(ValueError, match=message):
-        teacher_schedule.make(option, scale)
+        teacher.act_probability(option, scale)

@@ -7,28 +7,33 @@ from jax.sharding import PartitionSpec as P
 
 from strl_jax.algorithms import episodes
 from strl_jax.sharding import AXIS, make_mesh, shard_jit
-from strl_jax.types import EpisodeSums
+from strl_jax.types import EpisodeSums, StepRecord
 
 START = EpisodeSums(jnp.asarray([10.0, 0.0]), jnp.asarray([5, 0], jnp.int32), {"height": jnp.asarray([2.0, 0.0])})
 
 
+def make_record(**fields) -> StepRecord:
+    """A record with these fields and nothing in the others."""
+    return StepRecord(**(dict.fromkeys(StepRecord.__dataclass_fields__) | fields))
+
+
 def test_sums_by_hand():
-    record = {
-        "reward": jnp.asarray([[1.0, 1.0], [2.0, 1.0], [4.0, 1.0]]),
-        "done": jnp.asarray([[False, False], [True, False], [False, True]]),
-        "valid": jnp.asarray([[True, True], [True, True], [True, False]]),
-    }
-    metrics = jnp.full((3, 2, 1), 0.5)
-    arguments = (START, jnp.asarray([8.0, 0.0]), record, metrics, 0.5, record["reward"])
+    record = make_record(
+        reward=jnp.asarray([[1.0, 1.0], [2.0, 1.0], [4.0, 1.0]]),
+        done=jnp.asarray([[False, False], [True, False], [False, True]]),
+        valid=jnp.asarray([[True, True], [True, True], [True, False]]),
+        metrics=jnp.full((3, 2, 1), 0.5),
+    )
+    arguments = (START, jnp.asarray([8.0, 0.0]), record, 0.5, record.reward)
     new, discounted, log = jax.jit(lambda: episodes.accumulate(*arguments))()
     # Environment 0: 10 + 1, + 2, then anew 4; environment 1: 1, 2, 3, then broken and anew.
-    np.testing.assert_allclose(log["reward"], [[11.0, 1.0], [13.0, 2.0], [4.0, 3.0]])
-    np.testing.assert_array_equal(log["length"], [[6, 1], [7, 2], [1, 3]])
+    np.testing.assert_allclose(log.reward, [[11.0, 1.0], [13.0, 2.0], [4.0, 3.0]])
+    np.testing.assert_array_equal(log.length, [[6, 1], [7, 2], [1, 3]])
     # 8 / 2 + 1 = 5, 5 / 2 + 2 = 4.5, anew 4; 1, 1.5, 1.75
-    np.testing.assert_allclose(log["discounted"], [[5.0, 1.0], [4.5, 1.5], [4.0, 1.75]])
+    np.testing.assert_allclose(log.discounted, [[5.0, 1.0], [4.5, 1.5], [4.0, 1.75]])
     # The broken episode is none that has finished.
-    np.testing.assert_array_equal(log["finished"], [[False, False], [True, False], [False, False]])
-    np.testing.assert_allclose(log["totals"]["height"], 2.0 + 2 * 0.5)
+    np.testing.assert_array_equal(log.finished, [[False, False], [True, False], [False, False]])
+    np.testing.assert_allclose(log.totals["height"], 2.0 + 2 * 0.5)
     np.testing.assert_allclose(new.reward, [4.0, 0.0])
     np.testing.assert_array_equal(new.length, [1, 0])
     np.testing.assert_allclose(new.metrics["height"], [0.5, 0.0])
@@ -37,17 +42,13 @@ def test_sums_by_hand():
 
 def window(shards: int, rewards: np.ndarray):
     """``episode_reward`` without NaN, of ``rewards[T, B]`` that all end an episode."""
-    log = {
-        "reward": jnp.asarray(rewards, jnp.float32),
-        "length": jnp.ones(rewards.shape, jnp.int32),
-        "finished": jnp.ones(rewards.shape, bool),
-        "totals": {},
-    }
-    record = {"valid": log["finished"], "reward": log["reward"], "std": jnp.ones((*rewards.shape, 1))}
+    reward, ones = jnp.asarray(rewards, jnp.float32), jnp.ones(rewards.shape, bool)
+    log = episodes.EpisodeLog(reward, ones.astype(jnp.int32), reward, ones, {})
+    record = make_record(valid=ones, reward=reward, std=jnp.ones((*rewards.shape, 1)))
     summarize = shard_jit(
         lambda record, log: episodes.summarize(record, log, AXIS),
         make_mesh(jax.devices()[:shards]),
-        in_specs=(P(None, AXIS), {name: P() if name == "totals" else P(None, AXIS) for name in log}),
+        in_specs=(P(None, AXIS), P(None, AXIS)),
         out_specs=P(),
     )
     values = np.asarray(summarize(record, log)["episode_reward"])

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from strl_jax.algorithms import estimator
+from strl_jax.algorithms.base import Outputs
 from strl_jax.algorithms.estimator import EstimatorFields
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EstimatorStage
@@ -58,7 +59,7 @@ def test_mean_of_sums():
     output = PolicyOutput(None, None, None, {}, {"adaptor": jnp.asarray([[2.0, 3.0], [4.0, 1.0]])}, {})
     others = dict.fromkeys(Batch.__dataclass_fields__)
     batch = Batch(**(others | {"groups": {"critic": critic}, "weight": jnp.asarray([0.75, 0.25])}))
-    np.testing.assert_allclose(term.fn({"policy": output}, batch), 6.0, rtol=1e-6)
+    np.testing.assert_allclose(term.fn(Outputs(output, {}), batch), 6.0, rtol=1e-6)
 
 
 REFUSED = [

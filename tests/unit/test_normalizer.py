@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from tiny import make_algorithm, make_outputs, make_rollout_state, make_state
 
-from strl_jax.algorithms import rollout
+from strl_jax.algorithms.finish import finish
 from strl_jax.modules import normalizer
 from strl_jax.observations import Segments
 from strl_jax.types import RunningStats
@@ -105,13 +105,13 @@ def test_rewards_are_divided_by_the_deviation_of_their_return():
     state, end = make_state(algorithm), make_rollout_state(2, 2)
     start = end.replace(discounted=jnp.asarray([0.0, 8.0]))
     outputs = make_outputs(algorithm, state, 1, 2, 2, jnp.ones((2, 2), bool))
-    outputs["transition"] |= {
-        "reward": jnp.asarray([[1.0, -1.0], [0.5, 3.0]]),
-        "done": jnp.zeros((2, 2), bool),
-        "valid": jnp.asarray([[True, True], [True, False]]),
-    }
-    finish = jax.jit(lambda state, *args: rollout.finish(algorithm, state, *args[:2], state.stats, args[2], None))
-    new, after, data, metrics = finish(state, start, end, outputs)
+    outputs = outputs.replace(
+        reward=jnp.asarray([[1.0, -1.0], [0.5, 3.0]]),
+        done=jnp.zeros((2, 2), bool),
+        valid=jnp.asarray([[True, True], [True, False]]),
+    )
+    run = jax.jit(lambda state, *args: finish(algorithm, state, *args[:2], state.stats, args[2]))
+    new, after, data, metrics = run(state, start, end, outputs)
     # discounted: 1, 0.5 * 8 - 1 = 3; 0.5 * 1 + 0.5 = 1, (0.5 * 3 + 0 = 1.5, not valid)
     np.testing.assert_allclose(after.discounted, [1.0, 1.5], rtol=1e-6)
     # of 1, 3, 1: mean 5 / 3, variance (4 / 9 + 16 / 9 + 4 / 9) / 3, deviation 0.9428090

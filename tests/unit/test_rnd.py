@@ -8,7 +8,9 @@ from jax.sharding import PartitionSpec as P
 from pydantic import ValidationError
 from tiny import SHAPES, make_algorithm, make_batch, make_env, make_outputs, make_rollout_state, make_state, normal
 
-from strl_jax.algorithms import ppo, rnd, rollout, update
+from strl_jax.algorithms import ppo, rnd, update
+from strl_jax.algorithms.base import Outputs
+from strl_jax.algorithms.finish import finish
 from strl_jax.algorithms.hooks import Collected
 from strl_jax.algorithms.train_step import init_states, make_train_step
 from strl_jax.modules import normalizer
@@ -66,10 +68,11 @@ def by_hand(config, stats=None, iteration=0):
         valid=jnp.array([[True], [True], [False]]),
         extras={},
         iteration=jnp.int32(iteration),
+        params=PARAMS,
     )
     total = jnp.array([[1.0], [2.0], [0.0]])
-    reward, extras, stats, log = hook.reward(PARAMS, stats or {}, None, None, collected, total, None)
-    return reward[:, 0], extras, stats, log
+    rewarded = hook.reward(collected, stats or {}, total)
+    return rewarded.reward[:, 0], rewarded.extras, rewarded.stats, rewarded.log
 
 
 def test_reward_by_hand():
@@ -198,7 +201,7 @@ def test_loss_is_the_mean_square_over_valid_samples():
     term = next(term for term in algorithm.terms if term.name == "rnd_loss")
 
     def loss(params):
-        return term.fn({"rnd": algorithm.networks["rnd"](params, batch)}, batch)
+        return term.fn(Outputs(None, {"rnd": algorithm.networks["rnd"](params, batch)}), batch)
 
     value, gradient = jax.value_and_grad(loss)(PARAMS)
     np.testing.assert_allclose(value, 48.5, rtol=1e-6)
@@ -246,11 +249,11 @@ def iterate(algorithm, state, devices, plan):
     """From the end of the steps to new weights, then the bonus with the new statistics."""
     states = (make_rollout_state(5, 8), make_rollout_state(6, 8))
     outputs = make_outputs(algorithm, state, 7, T, 8, jnp.asarray(VALID))
-    outputs["terminal_obs"]["command"] = outputs["terminal_obs"]["command"].at[1, 2].set(jnp.nan)
+    outputs.terminal_obs["command"] = outputs.terminal_obs["command"].at[1, 2].set(jnp.nan)
     key = jax.random.key(0)
 
     def iteration(state, states, outputs, plan):
-        collected, _, data, metrics = rollout.finish(algorithm, state, *states, state.stats, outputs, AXIS, key=key)
+        collected, _, data, metrics = finish(algorithm, state, *states, state.stats, outputs, AXIS, key=key)
         batch = update.prepare(algorithm, data, axis_name=AXIS)
         after, summary = update.update(algorithm, collected, data, key, plan=plan[0], axis_name=AXIS)
         return (after, summary | metrics["hooks"], collected.stats), (data.steps.reward, batch.extras)
@@ -288,7 +291,7 @@ def test_one_device_is_four(devices):
 def test_statistics_stand_still_until_the_update(devices):
     """Those of the states move after the epochs, those of the bonus with the rollout; both by valid steps alone."""
     _, start, outputs, ((after, metrics, collected), (reward, extras)), _ = devices
-    terminal = np.asarray(GROUP.flatten(outputs["terminal_obs"]))
+    terminal = np.asarray(GROUP.flatten(outputs.terminal_obs))
     jax.tree.map(np.testing.assert_array_equal, collected["rnd_state"], start.stats["rnd_state"])
     # Fresh statistics have mean 0 and deviation 1, to which 0.01 is added.
     np.testing.assert_allclose(extras["rnd_state"][VALID], terminal[VALID] / 1.01, rtol=1e-5)
@@ -297,7 +300,7 @@ def test_statistics_stand_still_until_the_update(devices):
     np.testing.assert_allclose(after.stats["rnd_state"].var, terminal[VALID].var(axis=0), rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, collected["rnd_reward"], after.stats["rnd_reward"])
 
-    bonus = reward[VALID] - np.asarray(outputs["transition"]["reward"])[VALID]
+    bonus = reward[VALID] - np.asarray(outputs.reward)[VALID]
     moments = collected["rnd_reward"]
     raw = bonus / 2.0 * (np.sqrt(moments.var) + 0.01)
     np.testing.assert_allclose([moments.mean, moments.var], [raw.mean(), raw.var()], rtol=1e-4)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from strl_jax.algorithms import returns
+from strl_jax.algorithms import memory, returns
 from strl_jax.sharding import AXIS, make_mesh, shard_jit, sharded
-from strl_jax.storage import queue, replay, ring, sarsa
+from strl_jax.storage import replay, ring, sarsa
 
 B = 4
 push = jax.jit(ring.push)
@@ -42,7 +42,7 @@ def test_empty():
 @pytest.mark.parametrize(("ratio", "capacity"), [(1, 4), (1.5, 6), (2.5, 10), (3, 12)])
 def test_last_steps_over_many_pushes(ratio, capacity):
     num_steps = 4
-    assert queue.capacity(ratio, num_steps) == capacity
+    assert memory.queue_steps(ratio, num_steps) == capacity
     state, kept = ring.init(capacity, steps(0, num_steps)), deque(maxlen=capacity)
     rows = [None] * capacity
     read = jax.jit(lambda state: (ring.stored(state), ring.ordered(state), ring.stored(ring.untie(state))))
@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="at least one array"):
         ring.init(3, {})
     with pytest.raises(ValueError, match=r"buffer_dilation_ratio must be at least 1, not 0.5"):
-        queue.capacity(0.5, 8)
+        memory.queue_steps(0.5, 8)
 
 
 def test_four_shards_hold_what_one_holds():
@@ -129,7 +129,7 @@ def test_looped_returns_of_a_ring_that_is_not_full():
     column = jnp.asarray([[1.0, 2.0, jnp.nan, 9.0]]).T
     value = jnp.asarray([[3.0, 1.0, 7.0, 7.0]]).T
     done = jnp.asarray([[False, False, True, False]]).T
-    call = jax.jit(lambda *x: queue.looped_returns(*x, gamma=0.5, lam=0.5, gae=returns.gae))
+    call = jax.jit(lambda *x: memory.looped_returns(*x, gamma=0.5, lam=0.5))
     advantage, return_ = call(column, value, done, jnp.asarray([8.0]), jnp.asarray([2]))
     np.testing.assert_array_equal(advantage[:, 0], [-0.25, 5.0, 0.0, 0.0])
     np.testing.assert_array_equal(return_[:2, 0], [2.75, 6.0])
@@ -140,9 +140,7 @@ def test_looped_returns_of_a_full_ring_are_those_of_its_rows():
     reward, value = rng.normal(size=(2, 6, 3)).astype(np.float32)
     last_value, done = rng.normal(size=3).astype(np.float32), rng.random((6, 3)) < 0.3
     options = {"gamma": 0.9, "lam": 0.8}
-    looped = queue.looped_returns(
-        reward, value, done, last_value, jnp.full(3, 6, jnp.int32), gae=returns.gae, **options
-    )
+    looped = memory.looped_returns(reward, value, done, last_value, jnp.full(3, 6, jnp.int32), **options)
     same(looped, returns.gae(reward, jnp.asarray(value), jnp.asarray(done), jnp.asarray(last_value), **options))
 
 

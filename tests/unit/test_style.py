@@ -11,7 +11,7 @@ from tiny import normal
 from strl_jax.algorithms.amp_input import AmpInput, make_input
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import Collected
-from strl_jax.algorithms.style import Judge, Style, hook
+from strl_jax.algorithms.style import Style, StyleHook
 from strl_jax.modules import normalizer
 from strl_jax.observations import Segments
 from strl_jax.storage import ring
@@ -23,10 +23,10 @@ SEPARATE = Compat(separate_amp_normalizers=True)
 VALID = jnp.array([[True, True], [True, False], [True, True]])
 
 
-def make_judge(amp=FROM_ENV, *, compat=None, weight=None, threshold=None, labels=True, **style) -> Judge:
+def make_judge(amp=FROM_ENV, *, compat=None, weight=None, threshold=None, labels=True, replay=0, **style) -> StyleHook:
     """A judge whose discriminator is one linear layer."""
     compat = Compat() if compat is None else compat
-    return Judge(Style(hidden_dims=(), **style), amp, compat, weight, threshold, labels)
+    return StyleHook(Style(hidden_dims=(), **style), amp, compat, weight, threshold, labels, replay)
 
 
 def linear(kernel, bias=0.0) -> dict:
@@ -47,8 +47,9 @@ def run(judge, params, stats, extras, task, *, valid=VALID, data=None, obs=None,
     @jax.jit
     def reward(params, stats, extras, task, data, obs):
         action = jnp.zeros((*task.shape, 1))
-        seen = Collected(**obs, action=action, valid=valid, extras=extras, iteration=jnp.int32(0))
-        return judge.reward(params, stats, data, jax.random.key(key), seen, task, None)
+        seen = Collected(**obs, action=action, valid=valid, extras=extras, iteration=jnp.int32(0), params=params)
+        rewarded = judge.reward(seen.replace(key=jax.random.key(key), data=data), stats, task)
+        return rewarded.reward, rewarded.extras, rewarded.stats, rewarded.log
 
     return reward(params, stats, extras, task, data, obs)
 
@@ -136,7 +137,7 @@ def test_pair_of_observations(after_reset, second):
     expected = np.array([1.0, 2.0, *second]) + 10 * np.arange(T)[:, None, None]
     np.testing.assert_array_equal(stored["ref_obs"], np.broadcast_to(expected, (T, B, 4)))
     assert judge.amp.components == ("joints", "phase")
-    assert hook(judge).components == ("joints", "phase")
+    assert judge.components == ("joints", "phase")
 
 
 def test_expert_is_drawn_uniformly_and_anew_for_every_step():
@@ -218,7 +219,7 @@ def test_labels_are_the_executed_actions_or_left_alone(labels):
 
 
 def test_no_end_without_a_threshold():
-    assert hook(make_judge()).ends is None
+    assert not make_judge().ends_episodes
 
 
 @pytest.mark.parametrize("separate", [False, True])
@@ -228,7 +229,7 @@ def test_episode_ends_where_the_style_is_below_the_threshold(separate):
     judge = make_judge(threshold=0.76, style_reward_coef=100.0, compat=compat)
     stats = {"ref_obs": still()} if separate else {"amp": still()}
     after = SimpleNamespace(extras={"ref_obs": states([1.0, 2.0, -1.0])}, reward=jnp.zeros(3), obs={})
-    ended = hook(judge).ends(linear([1.0, 0.0]), stats, {}, after)
+    ended = judge.ends(linear([1.0, 0.0]), stats, {}, after)
     np.testing.assert_array_equal(ended, [False, True, True])
 
 
@@ -236,7 +237,7 @@ def test_end_by_a_pair_of_observations():
     """Scores: half of what the step changed, 1 and -1."""
     judge = make_judge(AmpInput(Segments(("phase",), ((1,),)), False, 2), threshold=0.5)
     before, after = {"phase": jnp.array([[3.0], [3.0]])}, {"phase": jnp.array([[5.0], [1.0]])}
-    ended = hook(judge).ends(
+    ended = judge.ends(
         linear([-0.5, 0.5]), {"amp": still()}, before, SimpleNamespace(extras={}, reward=jnp.zeros(2), obs=after)
     )
     np.testing.assert_array_equal(ended, [False, True])
@@ -244,8 +245,7 @@ def test_end_by_a_pair_of_observations():
 
 def replayed(compat, stored, valid, weight_shape):
     """What ``recall`` puts beside a minibatch of states (7, 0), out of a ring of ``stored[T, B, D]``."""
-    judge = make_judge(compat=compat)
-    style = hook(judge, replay_size=4)
+    style = make_judge(compat=compat, replay=4)
     assert style.memory_size == 4
     rows = style.remember(SimpleNamespace(extras={"ref_obs": stored}, valid=valid))
     kept = ring.push(ring.init(4, rows), rows)

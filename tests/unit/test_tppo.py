@@ -11,9 +11,10 @@ from tiny import ACTION_SIZE, SHAPES, make_algorithm, make_batch, make_env, make
 
 from strl_jax.algorithms import rollout, tppo, update
 from strl_jax.algorithms.base import apply_policy
+from strl_jax.algorithms.finish import finish
 from strl_jax.algorithms.losses import log_prob
 from strl_jax.algorithms.prepare import prepare
-from strl_jax.algorithms.teacher import ACTING, LABEL_STD, LABELS, make_hook
+from strl_jax.algorithms.teacher import ACTING, LABEL_STD, LABELS, TeacherHook
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, MemoryStage
 from strl_jax.observations import Segments
@@ -80,11 +81,9 @@ class Collected:
         literal = replace(self.algorithm, compat=compat)
         both = []
         for algorithm in (self.algorithm, literal):
-            _, end, rolled, log = rollout.finish(
-                algorithm, train, first, state, stats, outputs, None, data=self.data, key=key
-            )
+            _, end, rolled, log = finish(algorithm, train, first, state, stats, outputs, None, data=self.data, key=key)
             both.append(ratio(rolled, algorithm))
-        return end, (rolled.steps, drawn, outputs["sampled"], log, both)
+        return end, (rolled.steps, drawn, outputs.sampled, log, both)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +150,7 @@ def test_labels_that_are_samples():
     """mean + std * noise, with the deviation beside it; actions of others stay."""
     teacher = make_teacher()
     data = make_data(teacher)
-    hook = make_hook(teacher, lambda iteration: 1.0, from_sample=True, with_std=True)
+    hook = TeacherHook(teacher, lambda iteration: 1.0, from_sample=True, with_std=True)
     obs = {name: normal(1, i, (B, *shape)) for i, (name, shape) in enumerate(SHAPES.items())}
     action, acts = normal(2, 0, (B, ACTION_SIZE)), jnp.arange(B) % 2 == 0
 

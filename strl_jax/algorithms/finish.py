@@ -1,0 +1,176 @@
+"""The end of a rollout: rewards, values, bootstraps and the log, each in one batched pass after the steps."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from strl_jax.algorithms import episodes, losses
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.hooks import Collected
+from strl_jax.modules import normalizer
+from strl_jax.modules.policy import last
+from strl_jax.sharding import psum
+from strl_jax.storage.sarsa import next_observations
+from strl_jax.types import Array, EpisodeSums, Rollout, RolloutState, StepRecord, TrainState, Transition
+
+
+@struct.dataclass
+class Rewards:
+    """The rewards of a rollout and all that follows from them."""
+
+    reward: Array  # [T, B], that the update learns from: after the hooks, normalised
+    extras: dict[str, Array]  # [T, B, ...], of the environment and of the hooks
+    stats: dict[str, Any]  # statistics after the rollout
+    episode: EpisodeSums  # running sums after the last step
+    discounted: Array  # [B], running discounted return
+    metrics: dict  # the log, see episodes.summarize
+
+
+def finish(
+    algorithm: Algorithm,
+    train_state: TrainState,
+    start: RolloutState,
+    end: RolloutState,
+    stats: dict,
+    record: StepRecord,
+    axis_name: str | None = None,
+    *,
+    data: dict | None = None,
+    key: Array | None = None,
+) -> tuple[TrainState, RolloutState, Rollout, dict]:
+    """The rollout, from the records of its steps.
+
+    Args:
+        start, end: the state before the first and after the last step.
+        stats: statistics after the last step.
+        record: the records of all steps, leaves ``[T, B, ...]``.
+        data, key: as in ``rollout.collect``; only hooks need them.
+
+    Returns:
+        As ``rollout.collect``.
+    """
+    used = train_state.stats
+    if algorithm.compat.normalize_while_collecting:  # one set of statistics for each step: [T, 1, *shape]
+        used = used | jax.tree.map(lambda x: x[:, None], record.stats)
+
+    def pack(stats, obs):
+        return algorithm.pack(stats, obs, groups=("critic",))
+
+    rewards = process_rewards(algorithm, train_state, start, end, stats, record, axis_name, data=data, key=key)
+    reset = jnp.concatenate([start.reset[None], record.done[:-1]])
+    value, carries = algorithm.value(train_state.params, pack(used, record.obs), start.carry, reset)
+    bootstrap = _terminal_values(algorithm, train_state.params, pack(used, record.terminal_obs), carries)
+    end = end.replace(carry=end.carry | last(carries, reset))
+    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, end.env.env.obs), end)
+    steps = Transition(
+        obs=record.obs,
+        action=record.action,
+        log_prob=losses.log_prob(
+            record.sampled if algorithm.compat.sample_log_prob else record.action, record.mean, record.std
+        ),
+        value=value,
+        mean=record.mean,
+        std=record.std,
+        reward=rewards.reward,
+        done=record.done,
+        timeout=record.timeout,
+        bootstrap=jnp.where(record.timeout, bootstrap, 0.0),
+        valid=record.valid,
+        reset=reset,
+        masks=record.masks,
+        extras=rewards.extras,
+    )
+    rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
+    if algorithm.keeps_carries:
+        rollout = rollout.replace(carries=record.carry | _before(start.carry, carries))
+    end = end.replace(episode=rewards.episode, discounted=rewards.discounted)
+    return train_state.replace(stats=rewards.stats), end, rollout, rewards.metrics
+
+
+def process_rewards(
+    algorithm: Algorithm,
+    train_state: TrainState,
+    start: RolloutState,
+    end: RolloutState,
+    stats: dict,
+    record: StepRecord,
+    axis_name: str | None = None,
+    *,
+    data: dict | None = None,
+    key: Array | None = None,
+) -> Rewards:
+    """Applies all reward hooks, sums the episodes, normalises; arguments as in ``finish``."""
+    total, extras, log = record.reward, record.extras, _hook_means(algorithm, record, axis_name)
+    collected = Collected(
+        obs=record.obs,
+        terminal_obs=record.terminal_obs,
+        next_obs=next_observations(record.obs, end.env.env.obs),
+        action=record.action,
+        valid=record.valid,
+        extras=record.extras,
+        iteration=train_state.iteration,
+        params=train_state.params,
+        data=data,
+        axis_name=axis_name,
+    )
+    for index, hook in enumerate(algorithm.reward_hooks):
+        rewarded = hook.reward(collected.replace(key=jax.random.fold_in(key, index + 2)), stats, total)
+        total, stats, extras, log = rewarded.reward, rewarded.stats, extras | rewarded.extras, log | rewarded.log
+    total = jnp.where(record.valid, total, 0.0)
+    sums, discounted, episode_log = episodes.accumulate(
+        start.episode, start.discounted, record, algorithm.config.gamma, total
+    )
+    stats, reward = _normalize(algorithm, stats, total, record.valid, episode_log.discounted, axis_name)
+    metrics = episodes.summarize(record, episode_log, axis_name) | {"hooks": log}
+    return Rewards(reward, extras, stats, sums, discounted, metrics)
+
+
+def _hook_means(algorithm: Algorithm, record: StepRecord, axis_name: str | None) -> dict[str, Array]:
+    """Means over the valid steps of the extras that the act hook logs."""
+    hook = algorithm.act_hook
+    if hook is None:
+        return {}
+    valid = record.valid.astype(jnp.float32)  # exact sums; weights of a mean would give 1.0000001 for 1
+    sums = {name: jnp.sum(valid * record.extras[extra]) for name, extra in hook.logged.items()}
+    sums, number = psum((sums, jnp.sum(valid)), axis_name)
+    return jax.tree.map(lambda total: total / jnp.maximum(number, 1.0), sums)
+
+
+def _normalize(
+    algorithm: Algorithm, stats: dict, reward: Array, valid: Array, discounted: Array, axis_name: str | None
+) -> tuple[dict, Array]:
+    """Rewards divided by the standard deviation of their discounted sum, with this rollout included."""
+    if "reward" not in stats:
+        return stats, reward
+    moments = normalizer.update(stats["reward"], discounted, where=valid, axis_name=axis_name)
+    limit = algorithm.config.normalized_reward_clamp_value
+    return stats | {"reward": moments}, jnp.clip(reward / (jnp.sqrt(moments.var) + 1e-8), -limit, limit)
+
+
+def _terminal_values(algorithm: Algorithm, params: dict, groups: dict, carries: dict) -> Array:
+    """Values ``[T, B]`` of the observations after each step, with the critic's memory after that step."""
+
+    def value(groups, carry):
+        return algorithm.value(params, groups, carry, jnp.zeros(groups["critic"].shape[:-1], bool))[0]
+
+    return jax.vmap(value)(groups, carries)
+
+
+def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutState) -> tuple[Array, RolloutState]:
+    """Value ``[B]`` of the observation after the last step; the critic's memory is read, not advanced."""
+    value, ahead = algorithm.value(params, groups, end.carry, end.reset)
+    if algorithm.compat.advance_critic_memory and algorithm.policy.is_recurrent:
+        ended = end.reset[:, None, None]
+        cleared = jax.tree.map(lambda leaf: jnp.where(ended, 0.0, leaf), end.carry)
+        end = end.replace(carry=cleared | ahead, reset=jnp.zeros_like(end.reset))
+    return value, end
+
+
+def _before(first: dict, after: dict) -> dict:
+    """The carry before every step from those after every step, for the memories in ``after``."""
+    return {
+        name: jax.tree.map(lambda start, rest: jnp.concatenate([start[None], rest[:-1]]), first[name], leaves)
+        for name, leaves in after.items()
+    }
