@@ -1,0 +1,66 @@
+"""Algorithms: PPO (arXiv:1707.06347), with a teacher (TPPO), motion priors (APPO), estimators and curiosity (RND).
+
+One PPO iteration, in the order in which it runs. ``train_step.make_train_step`` compiles all of it into one program.
+
+1. ``train_step.collect_shard`` draws fresh environment states for the resets and calls ``rollout.collect``.
+2. ``rollout.collect`` scans ``rollout.one_step`` over T steps of B environments:
+   a. ``rollout.choose``: the observation groups are normalised (``Algorithm.pack``), the policy samples an
+      action, and the act hook (a teacher) may replace it;
+   b. ``EpisodeEnv.step``: one step of the simulator; ended environments restart from the pool;
+   c. ``rollout.take_in``: the step becomes a ``StepRecord``; memories of ended episodes are cleared.
+3. ``finish.finish`` works on all T steps at once:
+   a. ``finish.process_rewards``: reward hooks (style, RND), episode sums, reward normalisation;
+   b. the critic's values of all observations, of terminal observations (time-outs) and of the last one.
+4. ``train_step.learn_shard`` adds the rollout to the memory of earlier ones (``memory.remember``), if the
+   algorithm has one, and calls ``update.update``.
+5. ``prepare.prepare`` turns the rollout into a ``Batch``:
+   a. ``returns.bootstrap_timeouts``, then ``returns.gae``: advantages and returns (arXiv:1506.02438);
+   b. ``returns.normalize_advantages``; hooks add labels and states (``extras``).
+6. ``update.epochs`` scans over the minibatches of all epochs. For each one:
+   a. ``minibatch.plan`` and ``gather``, or whole environments if the policy has a memory; transforms;
+   b. ``base.apply_networks``: the policy and the other networks, once each;
+   c. ``update.losses``: the terms of ``ppo.terms``: ``losses.surrogate``, ``losses.value``,
+      ``losses.entropy``; other algorithms add terms of their own;
+   d. gradients are averaged over the devices; ``schedules.adapt`` moves the learning rate with the KL;
+   e. ``optimizers.step`` clips the gradient and changes the weights, unless it is not finite.
+7. Last, the observation statistics take in the rollout (``Algorithm.update_obs_stats``).
+
+An algorithm is data for these functions: ``ppo.make`` builds an ``Algorithm`` of terms, networks and optimisers;
+``tppo.add``, ``appo.add`` and ``rnd.add`` return it with more terms and hooks (``hooks.ActHook``, ``RewardHook``).
+"""
+
+from strl_jax.algorithms.appo import AmpInput, APPOConfig, Style
+from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
+from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.hooks import ActHook, Collected, Rewarded, RewardHook
+from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
+from strl_jax.algorithms.rnd import RNDConfig
+from strl_jax.algorithms.rollout import collect, make_collect_host
+from strl_jax.algorithms.teacher import Teacher
+from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
+from strl_jax.algorithms.train_step import init_states, make_train_step
+
+__all__ = [
+    "APPOConfig",
+    "ActHook",
+    "Algorithm",
+    "AmpInput",
+    "Collected",
+    "Compat",
+    "EstimatorPPOConfig",
+    "EstimatorTPPOConfig",
+    "Metric",
+    "Outputs",
+    "PPOConfig",
+    "RNDConfig",
+    "RewardHook",
+    "Rewarded",
+    "Style",
+    "TPPOConfig",
+    "Teacher",
+    "Term",
+    "collect",
+    "init_states",
+    "make_collect_host",
+    "make_train_step",
+]

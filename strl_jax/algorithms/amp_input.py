@@ -1,4 +1,4 @@
-"""Where the states come from that a discriminator compares: the policy's and the expert's."""
+"""Input of a discriminator: the states of the policy and of the expert."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ POLICY, EXPERT = "ref_obs", "ref_motion"  # st_rl's names of the two, in an envi
 
 @dataclass(frozen=True)
 class AmpInput:
-    """What a discriminator sees, as flat states of length ``size``.
+    """The input of a discriminator: flat states of length ``size``.
 
     Attributes:
         group: the policy's state is this group before a step and after it; None: the
@@ -32,22 +32,22 @@ class AmpInput:
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Components whose terminal observation is part of a state."""
+        """Components whose terminal observations are part of a state."""
         return () if self.group is None else self.group.names
 
     def policy_states(self, collected: Collected, *, after_reset: bool = False) -> Array:
         """The policy's states of a rollout, ``[T, B, D]``.
 
         Args:
-            after_reset: the second half of a pair is the observation before the next step, even where a
-                reset lies between; else the one that the step led to.
+            after_reset: the second half of a pair is the observation before the next step, even after a
+                reset; else the observation after the step.
         """
         if self.group is None:
             return _flat(collected.extras[POLICY], collected.valid.shape)
         return self._pair(collected.obs, collected.next_obs if after_reset else collected.terminal_obs)
 
     def expert_states(self, collected: Collected) -> Array:
-        """An expert's state for every step, ``[T, B, D]``: the environment's, or one drawn with replacement."""
+        """An expert's state for every step, ``[T, B, D]``: that of the environment, or one drawn with replacement."""
         if self.from_env:
             return _flat(collected.extras[EXPERT], collected.valid.shape)
         expert = jnp.asarray(part_of(collected.data, "expert"))
@@ -69,16 +69,16 @@ def make_input(
     extras: Mapping[str, tuple[int, ...]],
     expert_size: int | None = None,
 ) -> AmpInput:
-    """The input that an environment, a config and an expert's motion make together.
+    """The input for an environment, a config and an expert's motion.
 
     Args:
-        amp_obs_dim: what the config says of the length of a state, or None.
+        amp_obs_dim: length of a state by the config, or None.
         group: components of the pair, or None.
         extras: name -> shape, without the batch, of the environment's extras.
-        expert_size: length of the states in ``data["expert"]``; None: the environment shows the expert.
+        expert_size: length of the states in ``data["expert"]``; None: the environment's extras hold the expert.
 
     Raises:
-        ValueError: there are no states of the policy or of the expert, or the sizes differ.
+        ValueError: there are no states of the policy or of the expert, or the sizes are different.
     """
     policy_size = _size(extras, POLICY, "amp group") if group is None else 2 * group.size
     from_env = expert_size is None

@@ -1,4 +1,7 @@
-"""Adversarial motion priors (Peng et al. 2021) on top of PPO, or of any algorithm: config, terms, ``add``, ``make``."""
+"""Adversarial motion priors on top of PPO, or of any algorithm: config, terms, ``add``, ``make``.
+
+"AMP: Adversarial Motion Priors for Stylized Physics-Based Character Control" (https://arxiv.org/abs/2104.02180).
+"""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -88,7 +91,7 @@ def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -
     """Scores of the policy's and the expert's states, one pass over each and one back to the expert's.
 
     Args:
-        fraction: share of the samples, evenly spread over the minibatch, which is shuffled.
+        fraction: share of the samples, evenly spread over the shuffled minibatch.
     """
     rows = minibatch.spread(mb.weight.size, fraction)
 
@@ -104,7 +107,7 @@ def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -
 
 
 def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
-    """The discriminator's three losses, and ``dagger_loss`` and ``mimic_loss`` where they count."""
+    """The discriminator's three losses, and ``dagger_loss`` and ``mimic_loss`` where the config has them."""
     coef = schedules.make(config.discriminator_loss_coef)
     if compat.discriminator_with_policy:
         coef = _gate(coef)
@@ -135,7 +138,7 @@ def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
 
 
 def metrics(config: AmpFields, compat: Compat) -> tuple[Metric, ...]:
-    """How well the discriminator tells the two apart, and ``mimic_loss`` unless it is a term."""
+    """Accuracy and scores of the discriminator, and ``mimic_loss`` unless it is a term."""
 
     def mean(name: str, fn) -> Metric:
         def average(outputs: Outputs, mb: Batch) -> Array:
@@ -156,13 +159,13 @@ def metrics(config: AmpFields, compat: Compat) -> tuple[Metric, ...]:
 
 
 def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) -> Algorithm:
-    """An algorithm whose policy is also judged by a discriminator.
+    """An algorithm with a discriminator and its style reward.
 
     Args:
-        algorithm: made already; its act hook, if it has one, gives ``action_labels``.
+        algorithm: any; its act hook, if it has one, gives ``action_labels``.
         config: its config, which has ``learning_rate`` too.
-        style: the discriminator and what it is worth.
-        amp: what it sees.
+        style: the discriminator and the weights of its rewards.
+        amp: its input.
     """
     compat = algorithm.compat
     fraction = 1.0 if compat.whole_discriminator_batch else config.discriminator_batch_fraction
@@ -200,7 +203,7 @@ def make(
 
 
 def _optimization(algorithm: Algorithm, config: AmpFields) -> dict:
-    """What moves the discriminator: an optimiser of its own, or under compat the policy's."""
+    """The optimiser of the discriminator: a separate one, or with compat the policy's."""
     compat = algorithm.compat
     if compat.discriminator_with_policy:
         together = (*algorithm.members.get("policy", ("policy",)), DISCRIMINATOR)

@@ -1,4 +1,4 @@
-"""What an algorithm is: a config, a policy, observation groups, loss terms, hooks, optimisers."""
+"""The algorithm: a config, a policy, observation groups, loss terms, hooks and optimisers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Term:
     Attributes:
         name: its name in the log.
         coef: its factor as a function of the iteration.
-        fn: ``(outputs, minibatch) -> loss``; the networks have been applied already.
+        fn: ``(outputs, minibatch) -> loss``, from the outputs of the networks.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number for the log that is no part of the loss.
+    """A number for the log that is not part of the loss.
 
     Attributes:
         name: its name in the log.
@@ -56,24 +56,26 @@ class Metric:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm as a list of terms over networks, and of hooks into the rollout. Static: close over it.
+    """An algorithm as a list of loss terms over networks, and of hooks into the rollout.
+
+    It is static: compiled functions close over it.
 
     Attributes:
         config: the algorithm's numbers.
-        compat: which of st_rl's habits are on.
+        compat: which of st_rl's ways are on.
         policy: the Flax module.
         groups: observation groups of the policy; ``actor`` and ``critic`` at least.
         terms: the loss is the sum of coef * term.
         optimizers: name -> optax chain at learning rate 1.
-        variables: the policy's variables if they are given, not drawn.
-        act_groups: groups that acting needs.
-        metrics: logged beside the terms.
-        networks: name -> ``(params, minibatch) -> output`` of the networks besides the policy.
-        shares: network -> the share of a minibatch's samples that it learns from, where it has weights of its own.
-        act_hook: who acts, or None: the policy.
-        reward_hooks: what is rewarded, one after the other.
-        members: optimiser -> the parameter groups that it moves; absent: the one of its name.
-        rates: optimiser -> its learning rate as a function of the iteration; absent: the policy's.
+        variables: the policy's variables; None: they are drawn.
+        act_groups: groups that the actor needs.
+        metrics: logged in addition to the terms.
+        networks: name -> ``(params, minibatch) -> output`` of all networks except the policy.
+        shares: network -> the share of a minibatch's samples that it learns from, with separate sample weights.
+        act_hook: may replace the policy's action; None: the policy acts.
+        reward_hooks: change the rewards, in this order.
+        members: optimiser -> the parameter groups that it trains; default: the group of the same name.
+        rates: optimiser -> its learning rate as a function of the iteration; default: the policy's.
         queue: the update learns from the last ``int(queue * T)`` steps.
         resample_prob: probability with which a sequence of the update starts from a random memory.
     """
@@ -124,7 +126,7 @@ class Algorithm:
         return self.policy.init(key, dummy, self.policy.initial_carry(1), jnp.zeros(1, bool))
 
     def trained(self, params: dict, optimizer: str) -> dict:
-        """The parameter groups that an optimiser moves."""
+        """The parameter groups that an optimiser trains."""
         return {group: params[group] for group in self.members.get(optimizer, (optimizer,))}
 
     def learning_rates(self, iteration: Array) -> dict[str, Array]:
@@ -146,7 +148,7 @@ class Algorithm:
         return normalizer.pack_groups(self.groups, names, stats, obs, self.config.normalization_eps)
 
     def update_obs_stats(self, stats: dict, obs: Obs, where: Array, axis_name: str | None) -> dict:
-        """Statistics after the samples ``obs`` where ``where``; those of rewards and hooks stay."""
+        """Statistics with the samples ``obs`` where ``where``; those of rewards and hooks do not change."""
         until = self.config.normalization_until
         return {
             name: normalizer.update_group(value, obs, where=where, until=until, axis_name=axis_name)
@@ -156,7 +158,7 @@ class Algorithm:
         }
 
     def draw_masks(self, key: Array, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Stage -> bool ``[*shape]``: which steps see its estimate, for the stages that leave it to chance."""
+        """Stage -> bool ``[*shape]``: which steps see its estimate, for the stages that draw this at random."""
         probs = self.policy.replace_probs
         keys = jax.random.split(key, max(1, len(probs)))
         return {name: jax.random.uniform(keys[i], shape) < prob for i, (name, prob) in enumerate(probs.items())}
@@ -172,7 +174,7 @@ class Algorithm:
 
     @property
     def terminal_components(self) -> tuple[str, ...]:
-        """Components whose terminal observations something needs."""
+        """Components whose terminal observations the critic or a hook needs."""
         hooks = [name for hook in self.reward_hooks for name in hook.components]
         return tuple(dict.fromkeys([*self.groups["critic"].names, *hooks]))
 

@@ -1,4 +1,4 @@
-"""How far the student is from the teacher: st_rl's ``distill_target`` and ``distill_latent_target``."""
+"""Distillation losses between student and teacher: st_rl's ``distill_target`` and ``distill_latent_target``."""
 
 from collections.abc import Callable
 
@@ -34,8 +34,9 @@ def distance(
     | ``max_log_prob`` | -log N(l; m, std) |
     | ``kl`` | KL(teacher, of deviation ``wanted_std``, from student, of ``std``), exact |
 
-    The tanh kinds are for values in [-1, 1]: what lies outside counts as the border
-    and has no gradient. Nothing stops the gradient of ``wanted``.
+    The tanh kinds are for values in [-1, 1]; values outside are clipped and have no gradient.
+    The gradient of ``wanted`` is not stopped. The idea of learning from a teacher's outputs is that of
+    "Policy Distillation" (https://arxiv.org/abs/1511.06295).
 
     Args:
         std, wanted_std: standard deviations ``[..., A]`` of student and teacher.
@@ -62,11 +63,11 @@ def distance(
 def statistics(
     kind: str, actual: Array, wanted: Array, *, weight: Array | None = None, literal: bool = False
 ) -> dict[str, Array]:
-    """What the tanh kinds log, ``{}`` for others: mean sums of absolute differences, also before the tanh.
+    """Log entries of the tanh kinds, ``{}`` for others: mean sums of absolute differences, also before the tanh.
 
     Args:
-        literal: ``l1_before_tanh`` of the tangents, as in st_rl; else of the inverse
-            tanh, with values kept far enough within (-1, 1) to stay finite.
+        literal: compute ``l1_before_tanh`` from tangents, as st_rl does; else from the inverse tanh of
+            values clipped to the open interval (-1, 1), so that it stays finite.
     """
     if kind not in BOUNDED:
         return {}
@@ -104,7 +105,7 @@ def _cross_entropy(actual: Array, wanted: Array) -> Array:
 
 
 def _log(probability: Array) -> Array:
-    """Not under -100, with a gradient that is finite at 0 too."""
+    """The logarithm, at least -100; its gradient is finite at 0."""
     some = probability > 0
     return jnp.where(some, jnp.maximum(jnp.log(jnp.where(some, probability, 1.0)), -100.0), -100.0)
 

@@ -1,4 +1,4 @@
-"""Episode sums of a rollout and what the log says of it, after the steps: one pass, outside their loop."""
+"""Episode sums and log metrics of a rollout, in one pass after its steps."""
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +8,11 @@ from strl_jax.algorithms.returns import UNROLL
 from strl_jax.sharding import all_gather, psum
 from strl_jax.types import Array, EpisodeSums, StepRecord
 
-WINDOW = 100  # finished episodes reported per shard and iteration, the length of st_rl's window
+WINDOW = 100  # finished episodes per shard and iteration in the log; st_rl's window has this length
 
 
 def stack_metrics(metrics: dict[str, Array], batch: int) -> Array:
-    """Metrics ``name -> [B]`` as one ``[B, K]`` in the order of their sorted names: one write a step, not K."""
+    """Metrics ``name -> [B]`` as one array ``[B, K]`` by sorted names, so that a step writes once."""
     if not metrics:
         return jnp.zeros((batch, 0))
     return jnp.stack([metrics[name] for name in sorted(metrics)], axis=-1)
@@ -68,7 +68,7 @@ def accumulate(
 
 
 def summarize(record: StepRecord, log: EpisodeLog, axis_name: str | None) -> dict:
-    """What the log says of a rollout, over all shards.
+    """The log metrics of a rollout, over all shards.
 
     Returns:
         ``mean_reward_each_timestep``, ``mean_std``, ``invalid`` (number of steps with

@@ -1,4 +1,7 @@
-"""Loss terms and the Gaussian's formulas. ``weight`` sums to 1 over the batch; None means the plain mean."""
+"""Loss terms, and the formulas of a diagonal Gaussian.
+
+In all functions ``weight`` has the batch shape ``[...]`` and sums to 1 over the batch; None means the plain mean.
+"""
 
 import math
 
@@ -27,7 +30,7 @@ def gaussian_entropy(std: Array) -> Array:
 def gaussian_kl(old_mean: Array, old_std: Array, mean: Array, std: Array, *, log_eps: float = 0.0) -> Array:
     """KL(old || new) of diagonal Gaussians, ``[..., A]`` to ``[...]``.
 
-    sum_a log(s / s_old + log_eps) + (s_old^2 + (m_old - m)^2) / (2 s^2) - 1/2;
+    The sum over a of log(s / s_old + log_eps) + (s_old^2 + (m_old - m)^2) / (2 s^2) - 1/2.
     st_rl adds ``log_eps`` = 1e-5, which leaves a KL of about A * 1e-5 at equality.
     """
     return jnp.sum(
@@ -39,7 +42,10 @@ def gaussian_kl(old_mean: Array, old_std: Array, mean: Array, std: Array, *, log
 
 
 def surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, *, clip: float, weight: Array | None = None):
-    """Clipped surrogate loss (Schulman et al. 2017, equation 7), to be minimised; all ``[...]``.
+    """Clipped surrogate loss, to be minimised; all ``[...]``.
+
+    With r = exp(log pi(a|s) - log pi_old(a|s)) it is the mean of max(-A r, -A clip(r, 1 - clip, 1 + clip)):
+    minus equation 7 of "Proximal Policy Optimization Algorithms" (https://arxiv.org/abs/1707.06347).
 
     Raises:
         AssertionError: shapes that differ.
@@ -50,7 +56,11 @@ def surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, *, clip: f
 
 
 def value(new: Array, old: Array, return_: Array, *, clip: float | None, weight: Array | None = None) -> Array:
-    """Squared error of the critic; with ``clip`` the larger one of it and of the clipped value's. All ``[...]``.
+    """Value loss; all ``[...]``.
+
+    Without ``clip`` the mean of (V - R)^2. With it the mean of max((V - R)^2, (V_clip - R)^2), where
+    V_clip = V_old + clip(V - V_old, -clip, clip), as in OpenAI's baselines; discussed in "What Matters In
+    On-Policy Reinforcement Learning?" (https://arxiv.org/abs/2006.05990).
 
     Raises:
         AssertionError: shapes that differ.
@@ -69,7 +79,10 @@ def entropy(std: Array, *, weight: Array | None = None) -> Array:
 
 
 def least_squares_discriminator(policy: Array, expert: Array, *, weight: Array | None = None) -> tuple[Array, Array]:
-    """Half the squared distances of the scores from 1 (expert) and from -1 (policy) (Peng et al. 2021, equation 5).
+    """Half the mean squared distances of the scores from 1 (expert) and from -1 (policy).
+
+    1/2 E_expert[(D - 1)^2] and 1/2 E_policy[(D + 1)^2]: the least-squares objective of "AMP: Adversarial Motion
+    Priors for Stylized Physics-Based Character Control" (https://arxiv.org/abs/2104.02180), times 1/2 as in st_rl.
 
     Args:
         policy, expert: scores of states of the policy and of the reference motion, ``[...]``.
@@ -81,7 +94,10 @@ def least_squares_discriminator(policy: Array, expert: Array, *, weight: Array |
 
 
 def gradient_penalty(gradient: Array, *, coef: float, weight: Array | None = None) -> Array:
-    """coef times the mean squared norm of the score's gradient ``[..., D]`` at the expert's states."""
+    """coef E_expert[|dD/ds|^2] from the gradients ``[..., D]`` of the scores by the expert's states.
+
+    The gradient penalty of AMP (https://arxiv.org/abs/2104.02180), without its factor 1/2.
+    """
     return coef * mean(jnp.sum(jnp.square(gradient), axis=-1), weight)
 
 

@@ -1,4 +1,4 @@
-"""What the update keeps of earlier rollouts: a queue of their batches, and what reward hooks replay."""
+"""Earlier rollouts that the update learns from: a queue of their batches, and the rings of reward hooks."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ QUEUE, CARRIES = "queue", "carries"
 
 
 def init(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[str, Ring]:
-    """Empty memories; ``{}`` for an algorithm that learns from the last rollout alone.
+    """Empty memories; ``{}`` for an algorithm that learns only from the last rollout.
 
     Args:
         rollout: arrays or shapes ``[T, B, ...]``.
-        data: what hooks need, arrays or shapes.
+        data: constant data of the hooks, arrays or shapes.
     """
     rows = jax.eval_shape(lambda rollout, data: _rows(algorithm, rollout, data, None), rollout, data)
     num_steps = rollout.steps.reward.shape[0]
@@ -29,7 +29,7 @@ def init(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[str,
 
 
 def needed(algorithm: Algorithm) -> bool:
-    """Whether the algorithm keeps anything."""
+    """Whether the algorithm keeps a part of earlier rollouts."""
     return algorithm.queue > 1 or any(hook.memory_size for hook in algorithm.reward_hooks)
 
 
@@ -41,10 +41,10 @@ def remember(
     data: dict | None = None,
     axis_name: str | None = None,
 ) -> dict[str, Ring]:
-    """The memories with a rollout added, in place of the oldest steps once they are full."""
+    """The memories with a rollout added; a full memory overwrites its oldest steps."""
     rows = _rows(algorithm, rollout, data, axis_name) if memory else {}
     if algorithm.compat.looped_returns and algorithm.policy.is_recurrent and QUEUE in memory:
-        memory = memory | {QUEUE: ring.untie(memory[QUEUE])}  # what st_rl's recurrent minibatches left behind
+        memory = memory | {QUEUE: ring.untie(memory[QUEUE])}  # as after st_rl's recurrent minibatches
     return {name: ring.push(memory[name], new) for name, new in rows.items()}
 
 
@@ -56,9 +56,9 @@ def recall(
     data: dict | None = None,
     axis_name: str | None = None,
 ) -> Batch:
-    """The batch to learn from: the queue's, whose newest part is ``rollout``; without a queue the rollout's own.
+    """The batch to learn from: that of the queue, whose newest part is ``rollout``, or that of the rollout.
 
-    Leaves ``[T, B, ...]``, in a queue ``[capacity, B, ...]`` with weight 0 where it is not filled yet.
+    Leaves ``[T, B, ...]``; of a queue ``[capacity, B, ...]`` with weight 0 where it is not filled yet.
     """
     if QUEUE not in memory:
         return prepare(algorithm, rollout, data=data, axis_name=axis_name)
@@ -75,7 +75,7 @@ def recall(
 
 
 def _looped(algorithm: Algorithm, kept: Ring, last_value: Array, axis_name: str | None) -> tuple[Array, Array]:
-    """st_rl's normalised advantages and returns over the queue as it lies; memories do not reorder them."""
+    """st_rl's normalised advantages and returns over the rows of the queue, in the order of the ring."""
     rows, valid = ring.stored(kept)
     batch, config = rows["batch"], algorithm.config
     done, count = rows["done"], kept.count
@@ -84,13 +84,13 @@ def _looped(algorithm: Algorithm, kept: Ring, last_value: Array, axis_name: str 
     )
     where = valid & (batch.weight > 0)
     advantage = returns.normalize_advantages(advantage, where=where, axis_name=axis_name)
-    if algorithm.policy.is_recurrent:  # ring.ordered has the rows not yet written in front, not behind
+    if algorithm.policy.is_recurrent:  # ring.ordered has the empty rows first, not last
         advantage, return_ = (jnp.roll(x, kept.capacity - count[0], axis=0) for x in (advantage, return_))
     return advantage, return_
 
 
 def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: str | None) -> dict[str, Any]:
-    """What of a rollout each memory takes in, leaves ``[T, B, ...]``."""
+    """The rows that a rollout adds to each memory, leaves ``[T, B, ...]``."""
     rows = {hook.name: hook.remember(rollout.steps) for hook in algorithm.reward_hooks if hook.memory_size}
     if algorithm.queue == 1:
         return rows
@@ -107,7 +107,7 @@ def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: 
 
 
 def _carry(algorithm: Algorithm, rollout: Rollout) -> Any:
-    """The memories before the step at which a full queue will begin, when this rollout is its oldest."""
+    """The policy's carry before the first step of a full queue whose oldest rollout is this one."""
     num_steps = rollout.steps.reward.shape[0]
     offset = -queue_steps(algorithm.queue, num_steps) % num_steps
     return jax.tree.map(lambda leaf: leaf[offset], rollout.carries) if offset else rollout.carry0
@@ -145,17 +145,16 @@ def looped_returns(
     gamma: float,
     lam: float,
 ) -> tuple[Array, Array]:
-    """Returns over the rows of a ring as they lie, a habit of st_rl.
+    """Returns over the rows of a ring in storage order, as st_rl computes them.
 
-    Where the ring has wrapped, the newest step takes the oldest one for its
-    successor, and ``last_value`` goes to whatever lies in the last row. Right are
-    returns computed for each rollout before it is pushed; this is for runs that
-    must repeat st_rl's.
+    This is wrong where the ring has wrapped: the newest step gets the oldest one as its successor, and
+    ``last_value`` is used at the last row. It exists to repeat runs of st_rl; by default the returns
+    of each rollout are computed before it is added.
 
     Args:
         reward, value, done: ``[capacity, B]``, from ``ring.stored``; time-outs already bootstrapped.
         last_value: ``[B]``, V after the newest step.
-        count: int ``[B]``, valid rows; the row count - 1 is bootstrapped.
+        count: int ``[B]``, number of valid rows; row count - 1 is bootstrapped.
         gamma, lam: discount and trace.
 
     Returns:
@@ -167,6 +166,6 @@ def looped_returns(
     chex.assert_equal_shape([reward, value, done])
     chex.assert_shape([last_value, count], reward.shape[1:])
     valid = jnp.arange(reward.shape[0])[:, None] < count
-    successor = jnp.where(valid, value, last_value)  # only row count - 1 looks at a row that is not valid
+    successor = jnp.where(valid, value, last_value)  # only row count - 1 reads a row that is not valid
     advantage, _ = returns.gae(reward, successor, done, last_value, gamma=gamma, lam=lam, valid=valid)
     return advantage, advantage + value

@@ -1,4 +1,4 @@
-"""Which samples each weight update sees."""
+"""Minibatches: the samples of each weight update."""
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,14 @@ def plan(
     """Indices of every update, ``int32[num_epochs * num_mini_batches, M]``.
 
     Feed-forward, a sample's index is t * B + e; recurrent, it is the environment e.
-    M = num_samples // num_mini_batches; a remainder is left out, so callers check
-    divisibility where that is not wanted.
+    M = num_samples // num_mini_batches; a remainder is dropped, so callers check divisibility
+    where that must not happen.
 
     Args:
         key: PRNG key.
         num_samples: T * B, recurrent B.
-        reuse: one permutation for all epochs (st_rl), not a new one for each.
-        shuffle: False takes the samples in order, the same in every epoch.
+        reuse: one permutation for all epochs, as in st_rl; else a new one for each.
+        shuffle: False: the samples in order, the same in every epoch.
     """
     size = num_samples // num_mini_batches
     if not shuffle:
@@ -44,7 +44,7 @@ def gather_envs(batch: Batch, index: Array) -> Batch:
 
 
 def spread(total: int, fraction: float) -> np.ndarray:
-    """Rows of a share of ``total`` samples, evenly spread, ``int32[max(1, int(fraction * total))]``."""
+    """Evenly spread rows, a ``fraction`` of ``total`` samples: ``int32[max(1, int(fraction * total))]``."""
     number = max(1, int(fraction * total))
     return (np.arange(number, dtype=np.int64) * total // number).astype(np.int32)
 

@@ -1,7 +1,7 @@
 """Optimisers under their torch names, with gradient clipping, at learning rate 1.
 
-The learning rate is a number in the train state that scales the updates: it may
-change at every minibatch without touching the optimiser's state.
+The learning rate is a number in the train state that scales the updates. So it may change at every
+minibatch, and the optimiser's state does not depend on it.
 """
 
 from collections.abc import Callable
@@ -35,14 +35,14 @@ def make(name: str, max_grad_norm: float, norm_eps: float = 0.0) -> optax.Gradie
 
 
 def init(optimizer: optax.GradientTransformation, params):
-    """State of the optimiser over all parameters as one flat vector, as ``step`` wants it."""
+    """State of the optimiser over all parameters as one flat vector, for ``step``."""
     return optimizer.init(ravel_pytree(params)[0])
 
 
 def step(optimizer: optax.GradientTransformation, params, grads, opt_state, learning_rate):
-    """One update; parameters and state stay as they are where gradient or learning rate is not finite.
+    """One update; skipped if the gradient or the learning rate is not finite.
 
-    The optimiser sees one flat vector: a few kernels, not a few for every weight.
+    The optimiser gets one flat vector, which takes a few kernels instead of a few for every weight.
 
     Returns:
         parameters, optimiser state, gradient norm before clipping, and whether

@@ -9,11 +9,11 @@ from strl_jax.types import Array, Batch, Rollout, Transition
 
 
 def prepare(algorithm: Algorithm, rollout: Rollout, *, data: dict | None = None, axis_name: str | None = None) -> Batch:
-    """Bootstraps time-outs, estimates and normalises advantages, packs observations.
+    """Bootstraps time-outs, computes and normalises advantages, packs observations.
 
     Args:
         rollout: leaves ``[T, B, ...]``.
-        data: what hooks need and nothing changes.
+        data: constant data of the hooks.
         axis_name: mapped axis whose shards share the advantage's moments.
 
     Returns:
@@ -43,13 +43,13 @@ def prepare(algorithm: Algorithm, rollout: Rollout, *, data: dict | None = None,
 
 
 def bootstrapped_reward(algorithm: Algorithm, steps: Transition) -> Array:
-    """Rewards ``[T, B]`` with the value of what a time limit cut off."""
+    """Rewards ``[T, B]`` plus the discounted value of the state where a time limit ended the episode."""
     bootstrap = steps.value if algorithm.compat.bootstrap_current_value else steps.bootstrap
     return returns.bootstrap_timeouts(steps.reward, steps.timeout, bootstrap, gamma=algorithm.config.gamma)
 
 
 def _extras(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[str, Array]:
-    """What the hooks make of the steps for the update."""
+    """The extras of the steps, with those that the hooks compute for the update."""
     steps = rollout.steps
     if algorithm.act_hook is not None:
         steps = steps.replace(extras=steps.extras | algorithm.act_hook.prepare(data, steps))
@@ -59,9 +59,10 @@ def _extras(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[s
 
 
 def without_invalid(batch: Batch, valid: Array) -> Batch:
-    """Weight 0 and ordinary numbers where a step is not valid: 0 times NaN is NaN, in a loss and in its gradient.
+    """The batch with weight 0 and ones where a step is not valid.
 
-    The numbers are ones, which standard deviations may be too.
+    A weight alone is not enough: 0 times NaN is NaN, in a loss and in its gradient. Ones are
+    allowed values for standard deviations too.
     """
 
     def clean(leaf: Array) -> Array:

@@ -7,13 +7,16 @@ import jax.numpy as jnp
 from strl_jax.sharding import axis_size, psum
 from strl_jax.types import Array
 
-UNROLL = 8  # steps of a scan over time in one kernel; all of them at once would compile for ten seconds on a GPU
+UNROLL = 8  # steps of a scan over time in one kernel; a full unroll compiles for ten seconds on a GPU
 
 
 def gae(
     reward: Array, value: Array, done: Array, last_value: Array, *, gamma: float, lam: float, valid: Array | None = None
 ) -> tuple[Array, Array]:
-    """Generalised advantage estimation (Schulman et al. 2016, equation 16).
+    """Generalised advantage estimation.
+
+    Equation 16 of "High-Dimensional Continuous Control Using Generalized Advantage Estimation"
+    (https://arxiv.org/abs/1506.02438), computed backwards:
 
     delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t and
     A_t = delta_t + gamma lam (1 - done_t) A_{t+1}, with V_T = ``last_value``.
@@ -52,7 +55,8 @@ def gae(
 def bootstrap_timeouts(reward: Array, timeout: Array, bootstrap: Array, *, gamma: float) -> Array:
     """r_t + gamma V(terminal observation) where a time limit, not the task, ended the episode.
 
-    All arguments ``[T, B]`` (Pardo et al. 2018, section 3); other shapes raise ``AssertionError``.
+    All arguments ``[T, B]``; other shapes raise ``AssertionError``. Section 3 of "Time Limits in Reinforcement
+    Learning" (https://arxiv.org/abs/1712.00378).
     """
     chex.assert_equal_shape([reward, timeout, bootstrap])
     return reward + gamma * jnp.where(timeout.astype(bool), bootstrap, 0.0)
@@ -65,7 +69,7 @@ def normalize_advantages(
 
     Args:
         advantage: any shape.
-        where: bool, same shape; the other entries neither count nor matter, and come back as 0.
+        where: bool, same shape; the other entries are ignored and become 0.
         axis_name: mapped axis whose shards share the moments.
     """
     where = jnp.ones(advantage.shape, bool) if where is None else where

@@ -1,4 +1,7 @@
-"""Random network distillation (Burda et al. 2018): a bonus for what a predictor has not seen often enough to know."""
+"""Random network distillation: a reward for observations that a predictor network has seldom seen.
+
+"Exploration by Random Network Distillation" (https://arxiv.org/abs/1810.12894).
+"""
 
 import dataclasses
 from dataclasses import dataclass
@@ -70,22 +73,22 @@ class RNDConfig(BaseModel):
 
 
 def add(algorithm: Algorithm, config: RNDConfig, group: Segments) -> Algorithm:
-    """``algorithm`` with an intrinsic reward and the loss that makes it fade.
+    """``algorithm`` with an intrinsic reward, and a loss that makes it smaller for known observations.
 
-    The reward of a step gains weight(iteration) * |target(x) - predictor(x)|, where x is the
-    observation that the step led to, at an episode's end the terminal one. The target keeps its
-    random weights; ``rnd_loss``, the mean squared error, moves the predictor towards it.
+    The reward of a step grows by weight(iteration) * |target(x) - predictor(x)|, where x is the
+    observation after the step, at an episode's end the terminal one. The target keeps its random
+    weights; ``rnd_loss``, the mean squared error, trains the predictor to match it.
 
     Args:
-        algorithm: any; it keeps its own hooks, terms and optimisers.
+        algorithm: any; its hooks, terms and optimisers are kept.
         config: numbers.
-        group: what the two networks see.
+        group: observation group of the two networks.
 
     Raises:
         ValueError: ``algorithm`` has random network distillation already.
     """
     if NAME in algorithm.optimizers:
-        raise ValueError("random network distillation stands twice")
+        raise ValueError("the algorithm has random network distillation already")
     optimizer = optimizers.make("Adam", config.max_grad_norm, algorithm.compat.grad_norm_eps)
 
     def error(params: dict, mb: Batch) -> Array:
@@ -128,7 +131,7 @@ class RNDHook(RewardHook):
 
     Attributes:
         config: numbers.
-        group: what the two networks see.
+        group: observation group of the two networks.
         eps: added to standard deviations.
         until: number of samples after which statistics are frozen.
     """

@@ -1,4 +1,8 @@
-"""The style reward of adversarial motion priors (Peng et al. 2021) as a hook into the rollout."""
+"""The style reward of adversarial motion priors as a reward hook.
+
+r = max(0, 1 - (D(s, s') - 1)^2 / 4), from "AMP: Adversarial Motion Priors for Stylized Physics-Based
+Character Control" (https://arxiv.org/abs/2104.02180).
+"""
 
 from dataclasses import dataclass
 
@@ -18,14 +22,14 @@ from strl_jax.types import Array, Batch, EnvState, Obs, RunningStats, Transition
 
 DISCRIMINATOR = "discriminator"  # its parameter group
 STATS = "amp"  # statistics of the policy's and the expert's states together
-REPLAYED = "ref_replay"  # in a minibatch, the policy's states of earlier rollouts
+REPLAYED = "ref_replay"  # extra of a minibatch: the policy's states of earlier rollouts
 EPS, UNTIL = 1e-2, 1e8  # st_rl's EmpiricalNormalization
-SATURATED = 0.95  # share of steps without a style reward from which on it is no signal any more
+SATURATED = 0.95  # share of steps with style reward 0 from which on the reward is useless as a signal
 
 
 @dataclass(frozen=True)
 class Style:
-    """The discriminator and what it is worth.
+    """The discriminator and the weights of its rewards.
 
     Attributes:
         hidden_dims: sizes of its hidden layers.
@@ -56,10 +60,10 @@ class StyleHook(RewardHook):
     """The style reward of a discriminator; see ``RewardHook`` for arguments and results.
 
     Attributes:
-        style, amp: the discriminator and what it sees.
-        compat: st_rl's habits.
+        style, amp: the discriminator and its input.
+        compat: st_rl's ways.
         task_reward_w: reward = style + this * task; None: the two are mixed by ``task_reward_lerp``.
-        termination_threshold: an episode ends where the style reward, its factor left out, falls below this.
+        termination_threshold: an episode ends where the style reward without its factor is below this.
         executed_labels: the action labels are the executed actions.
         memory_size: steps of every environment from which the update draws the policy's states; 0: it
             uses those of its own samples.
@@ -118,7 +122,7 @@ class StyleHook(RewardHook):
         return style + self.task_reward_w * task
 
     def normalize(self, stats: dict, states: Array) -> Array:
-        """Stored states as the discriminator sees them; with statistics of their own they are stored like that."""
+        """Stored states normalised for the discriminator; with separate statistics they are stored normalised."""
         return states if self.compat.separate_amp_normalizers else normalizer.normalize(stats[STATS], states, EPS)
 
     def prepare(self, stats: dict, steps: Transition) -> dict[str, Array]:
@@ -127,7 +131,7 @@ class StyleHook(RewardHook):
         return labels | {name: self.normalize(stats, steps.extras[name]) for name in (POLICY, EXPERT)}
 
     def observe(self, stats: dict, steps: Transition, axis_name: str | None) -> dict:
-        """The statistics take in what the update has learned from, policy and expert alike."""
+        """The statistics with the states of this rollout, of policy and expert together."""
         if self.compat.separate_amp_normalizers:
             return stats
         states = jnp.stack([steps.extras[POLICY], steps.extras[EXPERT]])
@@ -135,17 +139,17 @@ class StyleHook(RewardHook):
         return stats | {STATS: normalizer.update(stats[STATS], states, where=where, until=UNTIL, axis_name=axis_name)}
 
     def ends(self, params: dict, stats: dict, obs: Obs, env_state: EnvState) -> Array:
-        """Where the style falls below the threshold, by the statistics of the rollout's start."""
+        """Where the style reward is below the threshold, with the statistics of the rollout's start."""
         own = stats[POLICY if self.compat.separate_amp_normalizers else STATS]
         score = self.style.score(params, normalizer.normalize(own, self.amp.reached(obs, env_state), EPS))
         return style_reward(score, 1.0) < self.termination_threshold
 
     def remember(self, steps: Transition) -> dict[str, Array]:
-        """The policy's states, and which of them count."""
+        """The policy's states, and which of them are valid."""
         return {"state": steps.extras[POLICY], "valid": steps.valid}
 
     def recall(self, stats: dict, ring: Ring, key: Array, minibatch: Batch) -> Batch:
-        """A state of the past for every sample; where an invalid one is drawn, the sample's own."""
+        """An earlier state for every sample; where an invalid one is drawn, the sample's own state."""
         own = minibatch.extras[POLICY]
         drawn = replay.sample(ring, key, minibatch.weight.size)
         states = self.normalize(stats, drawn["state"]).reshape(own.shape)
@@ -156,7 +160,7 @@ class StyleHook(RewardHook):
 def _step_by_step(
     stats: RunningStats, states: Array, valid: Array, axis_name: str | None
 ) -> tuple[RunningStats, Array]:
-    """Each step's states ``[T, B, D]`` normalised by the statistics that have just taken them in."""
+    """The states ``[T, B, D]`` of each step, normalised with statistics that include this step."""
 
     def step(stats: RunningStats, now: tuple[Array, Array]):
         states, valid = now

@@ -20,13 +20,13 @@ PROBABILITIES = ("linear", "exp", "tanh")
 
 @dataclass(frozen=True)
 class Teacher:
-    """A trained policy without its weights, which are data: another teacher of the same form compiles nothing.
+    """A trained policy without its weights. They are data: a new teacher needs no new compilation.
 
     Attributes:
         policy: the Flax module.
-        groups: what it observes; ``actor`` at least.
-        act_groups: the groups that acting needs.
-        eps: added to the standard deviation where its observations are normalised.
+        groups: its observation groups; ``actor`` at least.
+        act_groups: the groups that the actor needs.
+        eps: added to the standard deviation when observations are normalised.
     """
 
     policy: nn.Module
@@ -35,12 +35,12 @@ class Teacher:
     eps: float = 1e-2
 
     def pack(self, data: dict, obs: Obs) -> dict[str, Array]:
-        """Its flat groups ``[..., D]``, normalised with the statistics of its own run."""
+        """Flat groups ``[..., D]``, normalised with the statistics of the teacher's run."""
         stats = part_of(data, "teacher")["stats"]
         return normalizer.pack_groups(self.groups, self.act_groups, stats, obs, self.eps)
 
     def latents(self, data: dict, obs: Obs) -> dict[str, Array]:
-        """Component -> latent ``[..., L]`` of the encoders of its actor."""
+        """Component -> latent ``[..., L]`` of the actor's encoders."""
         flat, variables = self.pack(data, obs)["actor"], part_of(data, "teacher")["variables"]
         return self.policy.apply(variables, flat, method="get_encoder_latent")
 
@@ -112,8 +112,7 @@ def act_probability(option: str | float, scale: float) -> Callable[[Array], Arra
     """st_rl's ``teacher_act_prob`` with ``update_times_scale``; iterations to float32 in [0, 1].
 
     With iteration x and scale s: ``linear`` max(0, 1 - x / s); ``exp`` (1 - 1 / s)^x;
-    ``tanh`` (1 - tanh((x - s) / s)) / 2, which begins at 0.881. A number is the
-    probability itself at every iteration.
+    ``tanh`` (1 - tanh((x - s) / s)) / 2, which starts at 0.881. A number is a constant probability.
 
     Raises:
         ValueError: another option, a number outside of [0, 1], a scale that is not
@@ -138,7 +137,7 @@ def _linear(x: Array, scale: float) -> Array:
 
 
 def _exp(x: Array, scale: float) -> Array:
-    # A power in float32 rounds its base first, and the iteration multiplies that error.
+    # A power in float32 rounds its base first; the iteration would multiply that error.
     return jnp.exp(x * math.log(max(1 - 1 / scale, sys.float_info.min)))
 
 

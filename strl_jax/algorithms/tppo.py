@@ -1,4 +1,8 @@
-"""Teacher-guided PPO (st_rl's TPPO): a teacher labels, and at first acts; the student is distilled from it."""
+"""Teacher-guided PPO (st_rl's TPPO): a teacher labels the observations and acts at first; the student imitates it.
+
+Labels on the states that the student visits are the idea of DAgger, "A Reduction of Imitation Learning and Structured
+Prediction to No-Regret Online Learning" (https://arxiv.org/abs/1011.0686).
+"""
 
 import dataclasses
 from typing import Any, Literal
@@ -103,7 +107,7 @@ def make(
     Args:
         config: numbers; an ``EstimatorTPPOConfig`` adds the supervised terms.
         policy, actor, critic, compat: as in ``ppo.make``.
-        teacher: who labels.
+        teacher: the policy that gives the labels.
 
     Raises:
         ValueError: as ``ppo.make`` and ``add``.
@@ -115,9 +119,9 @@ def add(algorithm: Algorithm, config: TeacherFields, teacher: Teacher) -> Algori
     """An algorithm with a teacher.
 
     Raises:
-        ValueError: teacher and student have different numbers of actions, a target for
-            bounded actions with others, a latent that one of them does not have, or random
-            memories for a policy without one.
+        ValueError: teacher and student have different numbers of actions, a target for bounded
+            actions is used with unbounded ones, one of them has no such latent, or random
+            memories are asked for a policy without a memory.
     """
     mapping = config.distill_latent_obs_component_mapping or {}
     _check(algorithm.policy, config, teacher, mapping)
@@ -197,7 +201,7 @@ def _check(policy: Policy, config: TeacherFields, teacher: Teacher, mapping: dic
 
 
 def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str], target: str) -> None:
-    """Whether both encode what the mapping names, to latents of one size."""
+    """Raises ``ValueError`` unless both encode the components of the mapping, to latents of the same size."""
     key = "distill_latent_obs_component_mapping"
     own, others = ({stage.component: stage for stage in module.encoders} for module in (policy, teacher.policy))
     for name, wanted in mapping.items():

@@ -1,4 +1,4 @@
-"""The whole iteration, from simulator to new weights, as one compiled program."""
+"""One iteration, from simulator to new weights, as one compiled program."""
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,8 @@ def make_init(
         env: an ``EpisodeEnv``.
         num_envs: environments of all shards together.
         random_lengths: start every first episode at a random age.
-        num_steps: steps of an iteration; only an algorithm that keeps earlier rollouts asks.
-        data: what the hooks need; only its shapes matter.
+        num_steps: steps of an iteration; only needed by an algorithm that keeps earlier rollouts.
+        data: constant data of the hooks; only its shapes are used.
     """
 
     def build(key: Array):
@@ -72,7 +72,7 @@ def init_states(
 
 
 def abstract_states(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, **options) -> tuple[TrainState, RolloutState]:
-    """Shapes, dtypes and shardings of ``init_states``' results, with nothing compiled or run."""
+    """Shapes, dtypes and shardings of the results of ``init_states``; nothing is compiled or run."""
     init = make_init(env, algorithm, mesh, num_envs, **options)
     shapes = jax.eval_shape(init, jax.random.key(0))
     return tuple(
@@ -82,7 +82,7 @@ def abstract_states(env, algorithm: Algorithm, mesh: Mesh, num_envs: int, **opti
 
 
 def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | None, train_state, state, data=None):
-    """One shard's rollout. Returns what ``rollout.collect`` does, and the key of the update."""
+    """One shard's rollout. Returns the results of ``rollout.collect``, and the key of the update."""
     batch = state.reset.shape[0]
     collect_key, update_key, pool_key, next_key = jax.random.split(state.key[0], 4)
     pool = env.pool(pool_key, batch)

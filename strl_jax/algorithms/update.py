@@ -20,7 +20,7 @@ Transform = Callable[[Batch, Array], Batch]  # (minibatch, PRNG key) -> minibatc
 
 
 def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Every term of the loss on a minibatch, and what is only logged.
+    """All terms of the loss on a minibatch, and the metrics.
 
     Args:
         params: parameter group -> variables.
@@ -28,8 +28,8 @@ def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, 
             shards on average (see ``returns.weights``).
 
     Returns:
-        Unscaled losses by name, and scalars by name: ``kl``, which is KL(old || new) from the
-        policy that collected the samples, and the algorithm's metrics.
+        Unscaled losses by name, and metrics by name: those of the algorithm and ``kl``, the mean
+        KL(old || new), where old is the policy that collected the samples.
     """
     outputs = apply_networks(algorithm, params, batch)
     policy, eps = outputs.policy, algorithm.compat.kl_log_eps
@@ -55,7 +55,7 @@ def epochs(
     Args:
         batch: this shard's samples, leaves ``[T, B, ...]``.
         key: PRNG key of the shuffles.
-        memory: of earlier rollouts, see ``memory.remember``.
+        memory: earlier rollouts, see ``memory.remember``.
         plan: ``int32[updates, M]`` of sample indices t * B + e, of environments when
             recurrent; None draws one.
         transforms: applied to each minibatch in order. One may change the number of samples, as a
@@ -91,7 +91,7 @@ def epochs(
 
 
 def _weigh(algorithm: Algorithm, sample: Batch, axis_name: str | None) -> Batch:
-    """A minibatch with weights for means over the valid samples of all shards, also of the shares of networks."""
+    """A minibatch with weights for means over the valid samples of all shards, also for each network's share."""
     valid, total = sample.weight, sample.weight.size
     rows = {name: minibatch.spread(total, fraction) for name, fraction in algorithm.shares.items()}
     shares = {name: returns.weights(valid.reshape(-1)[index], axis_name=axis_name) for name, index in rows.items()}
@@ -99,7 +99,7 @@ def _weigh(algorithm: Algorithm, sample: Batch, axis_name: str | None) -> Batch:
 
 
 def _redraw(algorithm: Algorithm, stats: dict, sample: Batch, memory: dict, key: Array) -> Batch:
-    """What is drawn anew for each minibatch."""
+    """The random parts of a minibatch: masks, initial memories, samples of earlier rollouts."""
     if algorithm.compat.redraw_replacement:
         sample = sample.replace(masks=algorithm.draw_masks(key, sample.value.shape))
     if algorithm.resample_prob > 0:
@@ -125,23 +125,23 @@ def update(
     transforms: tuple[Transform, ...] = (),
     axis_name: str | None = None,
 ) -> tuple[TrainState, dict[str, Array]]:
-    """``prepare``, ``epochs``, then the statistics of observations and hooks take in the rollout.
+    """``prepare``, ``epochs``, then the statistics of observations and hooks are updated with the rollout.
 
     Args:
         rollout: leaves ``[T, B, ...]``.
-        data: what hooks need and nothing changes: a teacher, an expert's motion.
-        memory: what ``memory.remember`` gave, with this rollout in it; only algorithms with a
-            queue or a replay have one.
+        data: constant data of the hooks: a teacher's weights, an expert's motion.
+        memory: result of ``memory.remember``, which includes this rollout; only algorithms with a
+            queue or a replay need it.
 
     Returns:
-        The new state and the mean of every metric of ``epochs`` (``skipped``: their
-        number; ``learning_rate``: the last).
+        The new state, and the mean of every metric of ``epochs`` over the updates (``skipped``: the
+        number of skipped updates; ``learning_rate``: the last one).
 
     Raises:
-        ValueError: the algorithm has a queue or a replay, but no memory is given.
+        ValueError: the algorithm has a queue or a replay, and ``memory`` is missing.
     """
     if needed(algorithm) and not memory:
-        raise ValueError("the algorithm learns from earlier rollouts: give update the memory of memory.remember")
+        raise ValueError("the algorithm learns from earlier rollouts: pass memory=memory.remember(...) to update")
     memory = memory or {}
     batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
     options = {"memory": memory, "plan": plan, "transforms": transforms, "axis_name": axis_name}
@@ -206,7 +206,7 @@ def _minibatch_update(algorithm: Algorithm, state: TrainState, sample: Batch, co
 
 
 def _floor_std(algorithm: Algorithm, params: dict) -> dict:
-    """Lifts the free standard deviation to ``clip_min_std``; its gradient stays alive, unlike under a max."""
+    """Raises the free standard deviation to ``clip_min_std``; unlike a maximum in the policy, it keeps the gradient."""
     least = jnp.asarray(algorithm.config.clip_min_std, jnp.float32)
     name, least = ("std", least) if algorithm.compat.linear_std else ("log_std", jnp.log(least))
     leaves = params["policy"]["params"]

@@ -171,3 +171,26 @@ def test_statistics_and_ratio(compat):
     kl = losses.gaussian_kl(batch.mean, batch.std, output.mean, output.std)
     np.testing.assert_allclose(kl[valid], 0.0, atol=1e-6)
     assert jnp.std(batch.groups["actor"]) > 0.1
+
+
+def test_transforms_change_the_minibatches():
+    """A doubled minibatch has the same means: transforms come before the weights. They are applied in order."""
+    algorithm = make_algorithm(num_mini_batches=2)
+
+    def double(sample, key):
+        return jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), sample)
+
+    def add(sample, key):
+        return sample.replace(return_=sample.return_ + 1.0)
+
+    def scale(sample, key):
+        return sample.replace(return_=2.0 * sample.return_)
+
+    def value_loss(*transforms):
+        *_, metrics = run_epochs(algorithm, transforms=transforms)
+        return np.asarray(metrics["value_loss"])
+
+    np.testing.assert_allclose(value_loss(double), value_loss(), rtol=1e-5)
+    assert (abs(value_loss(add, scale) - value_loss(scale, add)) > 0.1).all()
+
+
