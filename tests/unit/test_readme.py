@@ -187,7 +187,7 @@ def test_differences_are_those_that_compat_switches():
 
 
 def test_schedules_named_in_the_readme_are_those_there_are():
-    (names,) = re.findall(r"iterations: ((?:`\w+`[,.]\s)+)", README.read_text())
+    (names,) = re.findall(r"available schedules are ((?:`\w+`[,.]\s)+)", README.read_text())
     assert re.findall(r"`(\w+)`", names) == list(SCHEDULES)
 
 
