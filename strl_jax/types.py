@@ -174,3 +174,8 @@ class RolloutState:
     hooks: dict[str, Any]  # hook -> its state
     memory: dict[str, Any]  # what is kept of earlier rollouts: the queue, the replay
     key: Array  # PRNG key[B]; a shard draws from its first, then renews all of them
+
+    @property
+    def obs(self) -> Obs:
+        """The current observation, ``[B, ...]``."""
+        return self.env.env.obs

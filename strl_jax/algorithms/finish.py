@@ -63,7 +63,7 @@ def finish(
     value, carries = algorithm.value(train_state.params, pack(used, record.obs), start.carry, reset)
     bootstrap = _terminal_values(algorithm, train_state.params, pack(used, record.terminal_obs), carries)
     end = end.replace(carry=end.carry | last(carries, reset))
-    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, end.env.env.obs), end)
+    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, end.obs), end)
     steps = Transition(
         obs=record.obs,
         action=record.action,
@@ -106,7 +106,7 @@ def process_rewards(
     collected = Collected(
         obs=record.obs,
         terminal_obs=record.terminal_obs,
-        next_obs=next_observations(record.obs, end.env.env.obs),
+        next_obs=next_observations(record.obs, end.obs),
         action=record.action,
         valid=record.valid,
         extras=record.extras,

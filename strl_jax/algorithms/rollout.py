@@ -90,7 +90,7 @@ def make_collect_host(algorithm: Algorithm, env_step: Callable) -> Callable:
         for index in range(num_steps):
             now = jax.tree.map(lambda x, index=index: x[index], drawn)
             decision = before(train_state, end, stats, now, data)
-            ends = termination(algorithm, train_state.params, stats, end.env.env.obs)
+            ends = termination(algorithm, train_state.params, stats, end.obs)
             stepped = env_step(end.env, decision.action, now.reset, **ends)
             (end, stats), record = after(train_state, end, stats, now, decision, *stepped)
             records.append(record)
@@ -125,7 +125,7 @@ def one_step(
 ) -> tuple[tuple[RolloutState, dict], StepRecord]:
     """``choose``, the environment's step, ``take_in``: the body of the scan."""
     decision = choose(algorithm, train_state, state, stats, drawn, data)
-    ends = termination(algorithm, train_state.params, stats, state.env.env.obs)
+    ends = termination(algorithm, train_state.params, stats, state.obs)
     stepped = env_step(state.env, decision.action, drawn.reset, **ends)
     return take_in(algorithm, train_state, state, stats, drawn, decision, *stepped, axis_name)
 
@@ -145,7 +145,7 @@ def choose(
         stats: statistics that normalise the observations.
         drawn: random numbers of this step, leaves ``[B, ...]``.
     """
-    obs, policy, hook = state.env.env.obs, algorithm.policy, algorithm.act_hook
+    obs, policy, hook = state.obs, algorithm.policy, algorithm.act_hook
     groups = algorithm.pack(stats, obs, groups=algorithm.act_groups)
     variables = train_state.params["policy"]
     mean, std, carry = policy.apply(variables, groups, state.carry, state.reset, drawn.masks, method="act")
@@ -180,7 +180,7 @@ def take_in(
         kept["stats"] = {name: stats[name] for name in algorithm.groups if name in stats}
         stats = algorithm.update_obs_stats(stats, timestep.obs, timestep.valid, axis_name)
     record = StepRecord(
-        obs=state.env.env.obs,
+        obs=state.obs,
         action=decision.action,
         sampled=decision.sampled,
         mean=decision.mean,

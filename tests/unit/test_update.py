@@ -16,13 +16,14 @@ COMPATS = pytest.mark.parametrize("compat", [Compat(), Compat.st_rl()], ids=["de
 T, B = 4, 6
 
 
-def run_epochs(algorithm, *, change=lambda state: state, poison=(), plan=None):
+def run_epochs(algorithm, *, change=lambda state: state, poison=(), plan=None, transforms=()):
     """Epochs over a made-up batch: the state before, the state after, and the metrics of every update.
 
     Args:
         change: applied to the fresh state.
         poison: samples ``(t, e)`` whose advantage is not a number.
         plan: sample indices of every update.
+        transforms: of the minibatches.
     """
 
     state = change(make_state(algorithm))
@@ -30,7 +31,8 @@ def run_epochs(algorithm, *, change=lambda state: state, poison=(), plan=None):
     for step, env in poison:
         batch = batch.replace(advantage=batch.advantage.at[step, env].set(jnp.nan))
     key = jax.random.key(0)
-    return state, *jax.jit(lambda *args: update.epochs(algorithm, *args, key, plan=plan))(state, batch)
+    options = {"plan": plan, "transforms": transforms}
+    return state, *jax.jit(lambda *args: update.epochs(algorithm, *args, key, **options))(state, batch)
 
 
 def std_of(algorithm, state):
@@ -192,5 +194,3 @@ def test_transforms_change_the_minibatches():
 
     np.testing.assert_allclose(value_loss(double), value_loss(), rtol=1e-5)
     assert (abs(value_loss(add, scale) - value_loss(scale, add)) > 0.1).all()
-
-
