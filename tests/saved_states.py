@@ -12,8 +12,8 @@ ENVS = 4
 
 def restored(run: Checkpointer, target: dict) -> tuple[int, dict, dict]:
     """Iteration, state and meta of the newest readable ``last``."""
-    _, iteration, (state, meta) = run.read_first(
-        run.choose(("last",)), lambda kind, number: (run.restore(kind, number, target), run.read_meta(kind, number))
+    _, iteration, (state, meta) = run.read_first_intact(
+        run.candidates(("last",)), lambda kind, number: (run.restore(kind, number, target), run.read_meta(kind, number))
     )
     return iteration, state, meta
 

@@ -1,4 +1,4 @@
-"""An algorithm from its config, and the data that it needs beside the environment."""
+"""Algorithms from a config, with the data of their hooks."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,21 +16,22 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.style import Style
 from strl_jax.builders.acting import make_acting, make_group
 from strl_jax.builders.mutex import make_mutex
-from strl_jax.builders.teacher import load_teacher, trained_at
+from strl_jax.builders.teacher import load_teacher, teacher_path
 from strl_jax.config import Config, ConfigError, GroupsConfig
 from strl_jax.config.policy import AmpFields as DiscriminatorFields
 from strl_jax.config.policy import MutexFields, has
 from strl_jax.envs.base import LARGEST, Env, carried
+from strl_jax.run_folder.arrays import encode
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """What a config makes.
+    """An algorithm with its data.
 
     Attributes:
         algorithm: the algorithm.
-        data: NumPy arrays that its hooks need: ``teacher``, ``expert``.
-        references: name of the data -> ``path`` and ``sha256``, which checkpoints keep in their place.
+        data: NumPy arrays for its hooks, by name: ``teacher``, ``expert``.
+        references: name of the data -> ``path`` and ``sha256``. Checkpoints store these, not the data.
     """
 
     algorithm: Algorithm
@@ -39,30 +40,31 @@ class Assembled:
 
 
 def assemble(config: Config, env: Env) -> Assembled:
-    """The algorithm that a config names, for what ``env`` offers, with everything loaded.
+    """The algorithm of a config for the observations and actions of ``env``, with all files read.
 
     Raises:
-        ConfigError: parts that do not fit each other or the environment, or files that are not there.
+        ConfigError: parts do not fit each other or the environment, or a file cannot be read.
     """
     if has(config.policy, MutexFields):
         return Assembled(make_mutex(config, env), {}, {})
     algorithm, settings, data, paths = make_acting(config, env), config.algorithm, {}, {}
-    for group in GroupsConfig.model_fields:  # names are wrong or right, whether the algorithm asks for them or not
+    for group in GroupsConfig.model_fields:  # checks the names of all groups, also those not used by the algorithm
         make_group(config, env, group)
     try:
         if isinstance(settings, tppo.TeacherFields):
             teacher, data["teacher"] = load_teacher(config, env)
-            paths["teacher"] = trained_at(settings)
+            paths["teacher"] = teacher_path(settings)
             algorithm = tppo.add(algorithm, settings, teacher)
         if isinstance(settings, appo.AmpFields) and has(config.policy, DiscriminatorFields):
-            found, expert = _amp_input(config, env)
+            amp_input, expert = _amp_input(config, env)
             data |= expert
             paths["expert"] = settings.expert_file
-            algorithm = appo.add(algorithm, settings, _style(config), found)
+            style = Style(**dict(config.policy.amp_discriminator), initialization=config.policy.initialization)
+            algorithm = appo.add(algorithm, settings, style, amp_input)
         if settings.rnd_cfg is not None:
             group = make_group(config, env, "rnd", algorithm.groups["actor"].names)
             algorithm = rnd.add(algorithm, settings.rnd_cfg, group)
-    except ConfigError:  # a ValueError too, but its lines name their keys
+    except ConfigError:  # a ValueError too, whose lines name their keys
         raise
     except ValueError as error:
         raise ConfigError(f"algorithm: {error}") from None
@@ -70,44 +72,33 @@ def assemble(config: Config, env: Env) -> Assembled:
     return Assembled(algorithm, data, references)
 
 
-def changed_data(saved: dict, now: dict) -> list[str]:
-    """A line for every reference of a checkpoint that leads to something else now."""
+def changed_data(saved: dict, current: dict) -> list[str]:
+    """A line for every reference of a checkpoint whose data has changed.
+
+    Args:
+        saved, current: ``Assembled.references`` of the checkpoint and of now.
+    """
     lines = []
-    for name, about in saved.items():
-        if name not in now or now[name]["sha256"] == about["sha256"]:
+    for name in saved:
+        if name not in current or current[name]["sha256"] == saved[name]["sha256"]:
             continue
-        before, after = about["path"], now[name]["path"]
-        same = f"{name}: {after} holds other numbers than when the run was saved"
-        lines.append(same if before == after else f"{name}: {before} when the run was saved, {after} now")
+        before, after = saved[name]["path"], current[name]["path"]
+        same_file = f"{name}: the numbers in {after} have changed since the run was saved"
+        lines.append(same_file if before == after else f"{name}: {before} when the run was saved, {after} now")
     return lines
 
 
 def _digest(tree: Any) -> str:
-    """Of all numbers, whatever file they are from."""
-    found = hashlib.sha256()
+    """SHA-256 of all paths and values of a tree."""
+    digest = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        found.update(jax.tree_util.keystr(path).encode())
-        found.update(np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf).tobytes())
-    return found.hexdigest()
-
-
-def _is_key(leaf) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _style(config: Config) -> Style:
-    settings = config.policy.amp_discriminator
-    return Style(
-        hidden_dims=settings.hidden_dims,
-        style_reward_coef=settings.style_reward_coef,
-        task_reward_lerp=settings.task_reward_lerp,
-        discriminator_grad_pen=settings.discriminator_grad_pen,
-        initialization=config.policy.initialization,
-    )
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.ascontiguousarray(encode(leaf)).tobytes())
+    return digest.hexdigest()
 
 
 def _amp_input(config: Config, env: Env) -> tuple[AmpInput, dict[str, np.ndarray]]:
-    """What the discriminator sees, and the expert's states if they are from a file."""
+    """Input of the discriminator, and ``{"expert": states}`` if they are from a file."""
     kept, steps = config.algorithm.amp_replay_size, config.runner.num_steps_per_env
     if 0 < kept < steps:
         raise ConfigError(
@@ -115,44 +106,45 @@ def _amp_input(config: Config, env: Env) -> tuple[AmpInput, dict[str, np.ndarray
         )
     group = make_group(config, env, "amp") if config.env.groups.amp is not None else None
     path, expert = config.algorithm.expert_file, {}
-    # A simulator takes seconds to trace: only if the states are its own.
+    # Only if the environment's own states are used: to trace a simulator takes seconds.
     extras = _extras(env) if group is None or path is None else {}
     if group is None and "ref_obs" not in extras:
         raise ConfigError(
-            "env.groups.amp: null is not allowed here; the environment gives no ref_obs, so that it must name the "
-            f"components of the discriminator's states, of {', '.join(env.observation_shapes)}"
+            "env.groups.amp: null is not allowed for an environment without ref_obs; it must list the components of "
+            f"the discriminator's states, of {', '.join(env.observation_shapes)}"
         )
     if path is not None:
         expert["expert"] = _read_expert(Path(path))
     elif "ref_motion" not in extras:
         raise ConfigError(
-            "algorithm.expert_file: null is not allowed here; the environment gives no ref_motion, so that a .npy "
-            "file must hold the expert's states [N, amp_obs_dim]"
+            "algorithm.expert_file: null is not allowed for an environment without ref_motion; it must be a .npy "
+            "file with the expert's states [N, amp_obs_dim]"
         )
     size = expert["expert"].shape[1] if expert else None
     return make_input(config.algorithm.amp_obs_dim, group, extras, size), expert
 
 
 def _extras(env: Env) -> dict[str, tuple[int, ...]]:
-    """Shapes of what the environment's steps give beside observations; nothing is compiled."""
+    """Shapes of the ``extras`` of an environment's steps, without batch; nothing is compiled."""
     start = jax.eval_shape(lambda key: carried(env.reset(key)), jax.random.split(jax.random.key(0), 1))
     extras = jax.eval_shape(env.step, start, jax.ShapeDtypeStruct((1, env.action_size), jnp.float32)).extras
     return {name: leaf.shape[1:] for name, leaf in extras.items()}
 
 
 def _read_expert(path: Path) -> np.ndarray:
-    key = "algorithm.expert_file"
+    """Expert states ``[N, amp_obs_dim]`` of a .npy file, float32."""
+    prefix = f"algorithm.expert_file: {path}"
     try:
-        found = np.load(path, allow_pickle=False)
+        states = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise ConfigError(f"{key}: {path}: no such file") from None
+        raise ConfigError(f"{prefix}: no such file") from None
     except (OSError, ValueError, EOFError, BadZipFile, MemoryError) as error:
-        raise ConfigError(f"{key}: {path}: cannot be read as .npy: {error}") from None
-    if not isinstance(found, np.ndarray) or found.ndim != 2 or not found.size or found.dtype.kind not in "fiu":
-        what = f"{found.dtype} {list(found.shape)}" if isinstance(found, np.ndarray) else "an archive"
-        raise ConfigError(f"{key}: {path}: it holds {what}; it must hold numbers [N, amp_obs_dim]")
-    with np.errstate(over="ignore"):  # told below
-        found = found.astype(np.float32)
-    if not (np.abs(found) < LARGEST).all():  # false for NaN too
-        raise ConfigError(f"{key}: {path}: not all numbers in it are finite and under {LARGEST:g} in size")
-    return found
+        raise ConfigError(f"{prefix}: cannot be read as .npy: {error}") from None
+    if not isinstance(states, np.ndarray) or states.ndim != 2 or not states.size or states.dtype.kind not in "fiu":
+        content = f"{states.dtype} {list(states.shape)}" if isinstance(states, np.ndarray) else "an archive"
+        raise ConfigError(f"{prefix}: it holds {content}; it must hold numbers [N, amp_obs_dim]")
+    with np.errstate(over="ignore"):  # reported below
+        states = states.astype(np.float32)
+    if not (np.abs(states) < LARGEST).all():  # also for NaN
+        raise ConfigError(f"{prefix}: all numbers must be finite, with absolute values below {LARGEST:g}")
+    return states

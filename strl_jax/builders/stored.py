@@ -1,73 +1,123 @@
-"""What an algorithm takes from a run's checkpoints, if they are of its observations."""
+"""Policies and training states from the checkpoints of a run."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from flax.traverse_util import flatten_dict
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.builders.transfer.matching import compare_settings
-from strl_jax.config import Config, to_dict
-from strl_jax.run_folder.checkpoints import Checkpointer
-from strl_jax.run_folder.errors import CheckpointError, UnfitCheckpointError, first_few
-from strl_jax.run_folder.layout import check_layout, layout
+from strl_jax.builders import acting
+from strl_jax.builders.policy import make_policy
+from strl_jax.config import Config, ConfigError, from_dict, to_dict
+from strl_jax.run_folder.errors import CheckpointError, UnfitCheckpointError, compare, first_few
+from strl_jax.run_folder.layout import check_layout, groups_of, layout
+from strl_jax.run_folder.reader import KINDS, CheckpointReader
 
-SHAPING = ("num_steps_per_env", "policy_class_name", "algorithm_class_name")  # of the runner's settings
+RUNNER_SETTINGS = ("num_steps_per_env", "policy_class_name", "algorithm_class_name")  # those that set shapes
 
 
 def read_fitting(
-    source: Checkpointer,
-    chosen: Sequence[tuple[str, int]],
+    reader: CheckpointReader,
+    candidates: Sequence[tuple[str, int]],
     algorithm: Algorithm,
     target: dict[str, Any],
     config: Config,
     *,
     subset: bool,
 ) -> tuple[str, int, dict[str, Any], dict]:
-    """The first checkpoint ``chosen`` that is whole; warns of those passed over.
+    """The first intact checkpoint, which must fit an algorithm; warns of every damaged one before it.
 
     Args:
-        target, subset: as of ``Checkpointer.restore``.
-        config: what the algorithm is made of, to name what has changed where nothing fits.
+        reader, candidates: the run, and which of its checkpoints to try.
+        target, subset: see ``CheckpointReader.restore``.
+        config: the algorithm's; the error for another size names the settings that changed.
 
     Returns:
-        Its kind and iteration, what ``restore`` gives, and its meta.
+        Kind, iteration, the result of ``restore``, and the checkpoint's meta.
 
     Raises:
-        CheckpointError: all are damaged, it is one of other observations than the algorithm's, or of another size.
+        CheckpointError: all are damaged, or the observation layout or a size differs.
     """
 
     def read(kind: str, iteration: int) -> tuple[dict, dict]:
-        meta = source.read_meta(kind, iteration)
+        meta = reader.read_meta(kind, iteration)
         check_layout(meta["layout"], layout(algorithm))
         try:
-            return source.restore(kind, iteration, target, subset=subset), meta
+            return reader.restore(kind, iteration, target, subset=subset), meta
         except UnfitCheckpointError as error:
-            lines = compare_settings(_settings(meta["config"]), _settings(to_dict(config)))
-            if not lines:
+            changed = compare(_size_settings(meta["config"]), _size_settings(to_dict(config)))
+            if not changed:
                 raise
             raise CheckpointError(
-                f"{source.run_dir}: the {kind} checkpoint of iteration {iteration} does not fit: {error.lines[0]}; "
-                f"changed since: {first_few(lines)}"
+                f"{reader.run_dir}: the {kind} checkpoint of iteration {iteration} does not fit: {error.lines[0]}; "
+                f"changed settings: {first_few(changed)}"
             ) from error
 
-    kind, iteration, (state, meta) = source.read_first(chosen, read)
+    kind, iteration, (state, meta) = reader.read_first_intact(candidates, read)
     return kind, iteration, state, meta
 
 
 def read_acting(
-    source: Checkpointer, chosen: Sequence[tuple[str, int]], algorithm: Algorithm, config: Config
+    reader: CheckpointReader, candidates: Sequence[tuple[str, int]], algorithm: Algorithm, config: Config
 ) -> tuple[str, int, dict, dict]:
     """``read_fitting`` of what ``algorithm`` needs to act: ``{"params": ..., "stats": ...}``."""
-    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
-    target = {"train": {"params": shapes.params, "stats": shapes.stats}}
-    kind, iteration, state, meta = read_fitting(source, chosen, algorithm, target, config, subset=True)
+    kind, iteration, state, meta = read_fitting(
+        reader, candidates, algorithm, _acting_target(algorithm), config, subset=True
+    )
     return kind, iteration, state["train"], meta
 
 
-def _settings(config: Mapping) -> dict[str, Any]:
-    """The settings of a config that shape its states, by their dotted names."""
-    shaping = {name: config.get(name) for name in ("env", "policy", "algorithm", "compat")}
-    shaping["runner"] = {name: config["runner"].get(name) for name in SHAPING}
-    return flatten_dict(shaping, sep=".", keep_empty_nodes=True)
+def read_policy(
+    run_dir: str | Path, kinds: Sequence[str] = KINDS, sharding: jax.sharding.Sharding | None = None
+) -> tuple[Algorithm, dict, dict, dict]:
+    """The policy of a run as it was trained, without its environment.
+
+    Args:
+        run_dir: run folder.
+        kinds: of checkpoints, in order of preference; the newest intact one is read.
+        sharding: where the arrays are read to, with all processes; None: the first device.
+
+    Returns:
+        The algorithm that the checkpoint's config describes; its variables ``{"params": ...}`` and
+        statistics, NumPy arrays that may be changed; and the checkpoint's meta.
+
+    Raises:
+        CheckpointError: there is no intact checkpoint, or this version cannot use its config.
+    """
+    reader = CheckpointReader(run_dir)
+
+    def read(kind: str, iteration: int) -> tuple[Algorithm, dict, dict]:
+        meta = reader.read_meta(kind, iteration)
+        algorithm = _algorithm(reader.run_dir, meta)
+        return algorithm, reader.restore(kind, iteration, _acting_target(algorithm, sharding), subset=True), meta
+
+    *_, (algorithm, state, meta) = reader.read_first_intact(reader.candidates(kinds), read)
+    train = jax.tree.map(np.array, state["train"])
+    return algorithm, train["params"]["policy"], train["stats"], meta
+
+
+def _acting_target(algorithm: Algorithm, sharding: jax.sharding.Sharding | None = None) -> dict[str, Any]:
+    shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+    train = {"params": shapes.params, "stats": shapes.stats}
+    return {"train": jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), train)}
+
+
+def _algorithm(run_dir: Path, meta: dict) -> Algorithm:
+    """PPO with the policy of a checkpoint, from its config and its observation layout."""
+    groups = groups_of(meta["layout"])
+    try:
+        config, _ = from_dict(meta["config"])
+        policy = make_policy(config, meta["layout"]["action_size"], groups)
+    except ConfigError as error:
+        raise CheckpointError(f"{run_dir}: this version cannot use its config: {error}") from error
+    return acting.make_ppo(config, policy, {name: groups[name] for name in ("actor", "critic")})
+
+
+def _size_settings(config: Mapping) -> dict[str, Any]:
+    """The settings of a config on which the shapes of a state depend, by dotted name."""
+    settings = {name: config.get(name) for name in ("env", "policy", "algorithm", "compat")}
+    settings["runner"] = {name: config["runner"].get(name) for name in RUNNER_SETTINGS}
+    return flatten_dict(settings, sep=".", keep_empty_nodes=True)

@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all."""
+"""Atomic replacement of files: a file has its old or its new content, never a part of it."""
 
 import contextlib
 import os
@@ -9,12 +9,9 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` when the block ends well, in one rename.
+    """A new text file, which replaces ``path`` by a rename when the block ends without an error.
 
-    Otherwise ``path`` stays as it was, and nothing is left beside it.
-
-    Raises:
-        OSError: the disk refuses; names the file.
+    After an error, ``path`` is unchanged and the new file is deleted. An ``OSError`` names ``path``.
     """
     with replacement(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         yield file
@@ -24,15 +21,13 @@ def replaced(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def replacement(path: Path) -> Iterator[Path]:
-    """As ``replaced``, but the place of a file that the block writes itself."""
+    """Like ``replaced``, but yields the path of a file that the block creates."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         yield temporary
         os.replace(temporary, path)
     except BaseException as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None and error.filename is None
-        ):  # one of writing, not of opening
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:  # from write, not open
             error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -1,4 +1,4 @@
-"""What a checkpoint says about the run that wrote it: observation layout and versions."""
+"""Observation layout and versions, which a checkpoint stores, and how they differ from the present ones."""
 
 import importlib.metadata
 import platform
@@ -6,24 +6,14 @@ import platform
 import jax
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.observations import Segments
+from strl_jax.run_folder.errors import CheckpointError, compare
 
-PACKAGES = (
-    "strl_jax",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "numpy",
-    "brax",
-    "mujoco",
-    "mujoco-mjx",
-)
+PACKAGES = ("strl_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "brax", "mujoco", "mujoco-mjx")
 
 
 def layout(algorithm: Algorithm) -> dict:
-    """Observation groups and action size, JSON-able.
+    """Observation groups and action size, for JSON.
 
     Returns:
         ``{"groups": {group: {component: shape}}, "action_size": A}``, components in order.
@@ -35,24 +25,44 @@ def layout(algorithm: Algorithm) -> dict:
     return {"groups": groups, "action_size": algorithm.policy.action_size}
 
 
-def check_layout(saved: dict, current: dict) -> None:
-    """Compares two results of ``layout``.
+def groups_of(layout: dict) -> dict[str, Segments]:
+    """The observation groups of a result of ``layout``, also after JSON."""
+    return {
+        group: Segments(tuple(components), tuple(map(tuple, components.values())))
+        for group, components in layout["groups"].items()
+    }
 
-    Raises:
-        CheckpointError: they differ; a line for every difference, with group,
-            component and both shapes.
-    """
-    lines = []
-    for group in dict.fromkeys([*saved["groups"], *current["groups"]]):
-        lines += _compare_group(group, saved["groups"].get(group), current["groups"].get(group))
-    if saved["action_size"] != current["action_size"]:
-        lines.append(f"action size: {saved['action_size']} in the checkpoint, {current['action_size']} now")
+
+def show_components(segments: Segments) -> str:
+    """Components with their shapes, for a message."""
+    return ", ".join(f"{name} {shape}" for name, shape in zip(segments.names, segments.shapes, strict=True))
+
+
+def check_layout(saved: dict, current: dict) -> None:
+    """Raises ``CheckpointError`` if two results of ``layout`` differ, with a line for every component."""
+    before, now = _by_title(saved), _by_title(current)
+    if before == now:  # or only the order differs
+        before, now = (
+            {f"observation group {group!r}, order": ", ".join(names) for group, names in side["groups"].items()}
+            for side in (saved, current)
+        )
+    lines = compare(before, now, "absent")
     if lines:
         raise CheckpointError("\n".join(lines))
 
 
+def _by_title(layout: dict) -> dict[str, str]:
+    """Shapes of components and the action size, by name in a message."""
+    shapes = {
+        f"observation group {group!r}, component {name!r}": f"shape {tuple(shape)}"
+        for group, components in layout["groups"].items()
+        for name, shape in components.items()
+    }
+    return shapes | {"action size": str(layout["action_size"])}
+
+
 def versions() -> dict[str, str | int | None]:
-    """Versions of Python and of every package that training rests on (None if not installed), and the device."""
+    """Versions of Python and of the packages used in training (None: not installed), and the device."""
     devices = jax.devices()
     return {
         "python": platform.python_version(),
@@ -64,40 +74,21 @@ def versions() -> dict[str, str | int | None]:
 
 
 def differences(meta: dict, shards: int) -> list[str]:
-    """What keeps a resumed run from being bit for bit the run that was not stopped; a line each.
+    """Reasons why a resumed run may differ in its bits from an uninterrupted one, a line each.
 
     Args:
-        meta: of the checkpoint; its ``versions`` and ``shards`` are read.
+        meta: of the checkpoint; its ``versions`` and ``shards`` are compared with the present ones.
         shards: number of shards now.
     """
     lines = []
     if meta["shards"] != shards:
-        lines.append(f"saved on {meta['shards']} shards, goes on with {shards}: not bit for bit the same run")
+        lines.append(f"saved on {meta['shards']} shards, resumed on {shards}: not reproducible bit for bit")
     now = versions()
     for name in dict.fromkeys([*meta["versions"], *now]):
         before, after = meta["versions"].get(name), now.get(name)
-        if before != after and name != "device_count":  # shards tell it
-            lines.append(f"saved with {name} {before}, goes on with {after}: may differ in the last bits")
+        if before != after and name != "device_count":  # the number of shards is reported above
+            lines.append(f"saved with {name} {before}, resumed with {after}: the last bits may differ")
     return lines
-
-
-def _compare_group(group: str, saved: dict | None, current: dict | None) -> list[str]:
-    if saved is None or current is None:
-        where = "now" if saved is None else "in the checkpoint"
-        return [f"observation group {group!r}: only {where}"]
-    lines = []
-    for name in dict.fromkeys([*saved, *current]):
-        before, after = _shape(saved.get(name)), _shape(current.get(name))
-        if before != after:
-            lines.append(f"observation group {group!r}, component {name!r}: {before} in the checkpoint, {after} now")
-    if not lines and list(saved) != list(current):
-        before, after = (", ".join(f"{name} {_shape(part[name])}" for name in part) for part in (saved, current))
-        lines.append(f"observation group {group!r}, order: {before} in the checkpoint, {after} now")
-    return lines
-
-
-def _shape(shape: list[int] | tuple[int, ...] | None) -> str:
-    return "absent" if shape is None else f"shape {tuple(shape)}"
 
 
 def _version(package: str) -> str | None:

@@ -1,54 +1,48 @@
-"""The record of a checkpoint: the caller's meta, what every leaf is, and a checksum of both."""
+"""Manifest of a checkpoint: the caller's meta, shape and dtype of every array, and a checksum of both."""
 
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
-from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.run_folder.errors import CheckpointError, DamagedCheckpointError
+from strl_jax.run_folder.items import read_json
+
+ITEM = "record"  # name of the manifest among the Orbax items of a checkpoint
+FILE = f"{ITEM}/metadata"
 
 
-def make(meta: Mapping, leaves: Mapping[str, Mapping[str, Mapping]]) -> dict:
-    """The record; later changes of ``meta`` do not reach it.
+def make_manifest(meta: Mapping, leaves: Mapping[str, Mapping[str, Mapping]]) -> dict:
+    """The manifest, a copy: later changes of ``meta`` have no effect on it.
 
     Args:
-        leaves: part -> path -> what ``leaves.describe`` gives.
+        leaves: part -> path -> result of ``arrays.describe``.
 
     Raises:
         CheckpointError: ``meta`` cannot be written as JSON.
     """
     try:
-        copy = json.loads(json.dumps({"meta": meta, "leaves": leaves}))
+        manifest = json.loads(json.dumps({"meta": meta, "leaves": leaves}))
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"meta cannot be written as JSON: {error}") from error
-    return {**copy, "crc32": _checksum(copy["meta"], copy["leaves"])}
+    return {**manifest, "crc32": _checksum(manifest)}
 
 
-def check(record: Any) -> None:
-    """Whether what was read is a record, as it was written.
-
-    Raises:
-        ValueError: it has another form, or another checksum.
-    """
-    if not isinstance(record, dict) or not isinstance(record.get("meta"), dict):
-        raise ValueError("the record has no meta")
-    leaves = record.get("leaves")
-    if not isinstance(leaves, dict) or not leaves or not all(isinstance(part, dict) for part in leaves.values()):
-        raise ValueError("the record names no leaves")
-    for part, described in leaves.items():
-        for path, about in described.items():
-            if not _describes(about):
-                raise ValueError(f"the record does not describe {part}/{path}")
-    if "crc32" in record and record["crc32"] != _checksum(record["meta"], leaves):
-        raise ValueError("the record is not what was written")
+def read_manifest(path: Path) -> dict:
+    """The manifest of a checkpoint; raises ``DamagedCheckpointError`` if it, or a file that it implies, is damaged."""
+    if not path.is_dir():
+        raise DamagedCheckpointError(f"{path}: damaged: it is not a folder")
+    manifest = read_json(path, FILE)
+    if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), dict) for key in ("meta", "leaves")):
+        raise DamagedCheckpointError(f"{path}: damaged: {FILE}: meta or leaves are missing")
+    if manifest.get("crc32") not in (None, _checksum(manifest)):  # None: written by a version without checksums
+        raise DamagedCheckpointError(f"{path}: damaged: {FILE}: not what was written")
+    parts = [part for part, leaves in manifest["leaves"].items() if not all(0 in v["shape"] for v in leaves.values())]
+    for name in ["commit_success.txt", *(f"{part}/manifest.ocdbt" for part in parts)]:
+        if not (path / name).is_file():
+            raise DamagedCheckpointError(f"{path}: damaged: {name} is missing")
+    return manifest
 
 
-def _describes(about: Any) -> bool:
-    if not isinstance(about, dict) or not isinstance(about.get("dtype"), str):
-        return False
-    shape = about.get("shape")
-    return isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
-
-
-def _checksum(meta: Mapping, leaves: Mapping) -> int:
-    return zlib.crc32(json.dumps([meta, leaves], sort_keys=True).encode())
+def _checksum(manifest: Mapping) -> int:
+    return zlib.crc32(json.dumps([manifest["meta"], manifest["leaves"]], sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""The metrics of a run on disk: the last iteration in them, and what that proves about lost checkpoints."""
+"""Iterations in ``metrics.jsonl``, and what they prove about lost checkpoints."""
 
 import json
 import math
@@ -9,48 +9,41 @@ from strl_jax.run_folder.errors import CheckpointError
 
 
 def check_none_lost(path: Path) -> None:
-    """Whether the run in ``path``, which has no checkpoint, may start from its beginning and write its metrics anew.
-
-    Raises:
-        CheckpointError: it had one.
-    """
-    reached = last_saved_iteration(path)
-    if reached is not None:
+    """Raises ``CheckpointError`` if the metrics prove that a run had checkpoints, so that it must not start again."""
+    iteration = last_saved_iteration(path)
+    if iteration is not None:
         raise CheckpointError(
-            f"{path / 'checkpoints'}: no checkpoint is left of the run, which got to iteration {reached} "
-            f"(metrics.jsonl) and had saved; nothing was changed; --config {path / run_dir.CONFIG} starts a new run"
+            f"{path / 'checkpoints'}: all checkpoints are missing, but {run_dir.METRICS} has iteration {iteration}, "
+            f"which is after the first save; no file was changed; --config {path / run_dir.CONFIG} starts a new run"
         )
 
 
 def last_saved_iteration(path: Path) -> int | None:
-    """The last iteration in the metrics of the run in ``path``, if a checkpoint of it was complete by then.
+    """The last iteration in the metrics of a run, if a checkpoint must have been complete before it.
 
-    A save goes on behind the training, and the next one waits for it: an iteration after the second
-    save that was due proves the first. A best one proves nothing, as no score may have been a number.
+    A checkpoint is written in the background, and the next save waits for it: an iteration after
+    the second save proves that the first is complete. ``best`` checkpoints do not count: without
+    a valid score there is none. The intervals are those of ``config.json``, with which the run
+    was trained, not those of later overrides.
 
     Returns:
         None: the run may never have had a checkpoint.
     """
-    try:  # the intervals that it was written with, not what an override or a hand has made of them since
-        runner = json.loads((path / run_dir.JSON).read_text())["runner"]
-        due = [times * runner[name] for name in ("last_interval", "save_interval") for times in (1, 2)]
-    except (OSError, ValueError, KeyError, TypeError):
+    try:
+        runner = run_dir.read_json(path)["runner"]
+        saves = sorted(count * runner[name] for name in ("last_interval", "save_interval") for count in (1, 2))
+    except (ValueError, KeyError, TypeError):
         return None
-    reached = last_iteration(path)
-    return reached if reached > sorted(due)[1] else None
-
-
-def last_iteration(folder: Path | str) -> int:
-    """The last iteration in RUN_DIR/metrics.jsonl; 0 if there is none. A line cut short by a kill does not count."""
-    path = Path(folder) / run_dir.METRICS
-    if not path.is_file():
-        return 0
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return max((number for number in map(iteration_of, file) if number < math.inf), default=0)
+    log = path / run_dir.METRICS
+    if not log.is_file():
+        return None
+    with log.open(encoding="utf-8", errors="replace") as file:
+        last = max((number for number in map(iteration_of, file) if number < math.inf), default=0)
+    return last if last > saves[1] else None
 
 
 def iteration_of(line: str) -> float:
-    """Iteration of a line; infinity if the line is damaged."""
+    """Iteration of a line of metrics.jsonl; infinity if the line is damaged, as the last one after a kill."""
     try:
         return int(json.loads(line)["iteration"])
     except (ValueError, KeyError, TypeError):

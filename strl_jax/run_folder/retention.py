@@ -1,4 +1,4 @@
-"""Which checkpoints stay on disk."""
+"""Number of checkpoints of each kind that stay on disk."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,20 +6,21 @@ from typing import Any
 
 from orbax.checkpoint.checkpoint_managers import PreservationPolicy
 
-KEEP: dict[str, int | None] = {"last": 2, "numbered": None, "best": 1}
+KEEP: dict[str, int | None] = {"best": 1, "last": 2, "numbered": None}  # None: all
 
 
 @dataclass
 class KeepUpToNewest(PreservationPolicy):
-    """Keeps the ``keep`` highest steps up to the one just saved.
+    """Keeps the ``keep`` highest iterations up to the one just saved.
 
-    Higher ones were left by a run that has since gone back to an earlier
-    checkpoint: kept, they would be taken for the newest.
+    Higher iterations are from before the run was resumed at an earlier checkpoint: a reader
+    would take them for the newest.
     """
 
     keep: int
 
     def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
-        newest = checkpoints[-1].step  # Orbax appends the one that it has just saved
+        """For each checkpoint, in order of saving, whether it stays."""
+        newest = checkpoints[-1].step  # Orbax appends the checkpoint that it has just saved
         kept = sorted(info.step for info in checkpoints if info.step <= newest)[-self.keep :]
         return [info.step in kept for info in checkpoints]

@@ -1,9 +1,8 @@
-"""Run folders: made whole or not at all, and read again for a resume."""
+"""Run folders: names, creation, the config in them, and the lock."""
 
 import contextlib
 import fcntl
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError, yaml_file
 from strl_jax.run_folder.atomic import replaced
-from strl_jax.run_folder.errors import SHOWN
+from strl_jax.run_folder.errors import first_few
 
 CONFIG = "config.yaml"
 JSON = "config.json"
@@ -23,17 +22,17 @@ METRICS = "metrics.jsonl"
 
 
 def name(config: Config, stamp: float | None = None) -> Path:
-    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME]."""
+    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME]; ``stamp`` is a Unix time, None: now."""
     when = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(stamp))
     suffix = f"_{config.runner.run_name}" if config.runner.run_name else ""
     return Path(config.runner.log_root) / config.runner.experiment_name / (when + suffix)
 
 
 def units(env) -> dict:
-    """The units of an environment's actions and velocities, as legged_gym's ``config.json`` has them.
+    """Units of an environment's actions and velocities, with the keys of legged_gym's ``config.json``.
 
-    An environment may have ``action_scale`` (one number or one for each action) and
-    ``lin_vel_scale``; without them they are 1.
+    An environment may have ``action_scale`` (one number, or one for each action) and
+    ``lin_vel_scale``; the default of both is 1.
     """
     action, lin_vel = (np.asarray(getattr(env, name, 1.0), float) for name in ("action_scale", "lin_vel_scale"))
     return {
@@ -43,12 +42,17 @@ def units(env) -> dict:
 
 
 def create(path: Path, config: Config, extra: Mapping | None = None) -> Path:
-    """Makes the folder ``path`` with the run's config in it, in one rename.
+    """Creates a run folder with the run's config in one rename, so that no incomplete folder exists.
 
-    A path that is taken gets a number behind it. ``extra`` goes into ``config.json`` only.
+    Args:
+        path: folder to create; if it exists, the new name ends in ``_2``, ``_3`` and so on.
+        extra: more sections for ``config.json``, such as ``units``.
+
+    Returns:
+        The folder.
 
     Raises:
-        ConfigError: the folder cannot be made there.
+        ConfigError: the folder cannot be created.
     """
     path = path.resolve()
     try:
@@ -60,84 +64,87 @@ def create(path: Path, config: Config, extra: Mapping | None = None) -> Path:
             return _rename(inner, path)
     except OSError as error:
         raise ConfigError(
-            f"run folder {path}: cannot be made: {error.strerror}; runner.log_root or --log-dir names another place"
+            f"run folder {path}: cannot be created: {error.strerror}; "
+            "runner.log_root or --log-dir can name another folder"
         ) from None
 
 
 def _rename(source: Path, target: Path) -> Path:
     for number in range(1, 10_000):
         candidate = target if number == 1 else target.with_name(f"{target.name}_{number}")
-        if candidate.exists():
-            continue
-        try:
-            os.rename(source, candidate)
-        except FileExistsError:
-            continue
-        return candidate
+        with contextlib.suppress(FileExistsError):
+            if not candidate.exists():
+                return source.rename(candidate)
     raise FileExistsError(17, "too many runs of this name")
 
 
 def check(path: Path) -> None:
-    """Whether ``path`` is a run folder.
+    """Raises ``ConfigError`` if ``path`` is not a run folder."""
+    for name in (CONFIG, JSON):  # a folder of configs may have the first, but not the second
+        if not (path / name).is_file():
+            raise ConfigError(f"{path} is not a run folder: it has no {name}")
 
-    Raises:
-        ConfigError: it is not.
-    """
-    for needed in (CONFIG, JSON):  # the second one tells a run folder from a folder of configs
-        if not (path / needed).is_file():
-            raise ConfigError(f"{path} is no run folder: it has no {needed}")
+
+def read_json(path: Path) -> dict:
+    """Content of ``config.json`` in a run folder; raises ``ConfigError`` if it cannot be read."""
+    file = path / JSON
+    if not path.is_dir():
+        raise ConfigError(f"{path}: there is no such folder")
+    try:
+        content = json.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{file}: it must hold a JSON object")
+    return content
 
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
-    """The config of the run in ``path`` with overrides, and a line for each key that means nothing here.
+    """The config of a run with overrides, and a warning for each key that has no effect.
 
     Raises:
-        ConfigError: no run there, its config was cut short, or bad overrides.
+        ConfigError: ``path`` is not a run folder, its config is incomplete, or an override is invalid.
     """
     check(path)
-    _check_whole(path)
+    _check_complete(path)
     return config_module.load(path / CONFIG, overrides)
 
 
-def _check_whole(path: Path) -> None:
-    """Whether ``config.yaml`` has the keys of ``config.json``: what was cut off would be read as defaults."""
+def _check_complete(path: Path) -> None:
+    """Checks that ``config.yaml`` has the keys of ``config.json``; defaults would replace missing ones."""
     try:
-        read = json.loads((path / JSON).read_text())
-        complete = {name: read[name] for name in Config.model_fields if name in read}
-        known = config_module.to_dict(config_module.from_dict(complete)[0])
-    except (OSError, ValueError, TypeError):  # damaged or of another version, it tells nothing; a resume replaces it
+        content = read_json(path)
+        written = {name: content[name] for name in Config.model_fields if name in content}
+        known = config_module.to_dict(config_module.from_dict(written)[0])
+    except (ValueError, TypeError):  # damaged or of another version: no comparison is possible
         return
-    found, lacks = yaml_file.read(path / CONFIG), []
-    for name, value in complete.items():
-        if found.get(name) is None and (isinstance(value, dict) or name not in found):
-            lacks.append(name)
-        elif isinstance(value, dict) and isinstance(found[name], dict):
-            lacks += [f"{name}.{key}" for key in value if key in known[name] and key not in found[name]]
-    if lacks:
-        more = f" and {len(lacks) - SHOWN} more" if len(lacks) > SHOWN else ""
-        raise ConfigError(
-            f"{path / CONFIG}: cut short: it lacks {', '.join(lacks[:SHOWN])}{more}; take what is missing from {JSON}"
-        )
+    read, missing = yaml_file.read(path / CONFIG), []
+    for name, value in written.items():
+        if read.get(name) is None and (isinstance(value, dict) or name not in read):
+            missing.append(name)
+        elif isinstance(value, dict) and isinstance(read[name], dict):
+            missing += [f"{name}.{key}" for key in value if key in known[name] and key not in read[name]]
+    if missing:
+        raise ConfigError(f"{path / CONFIG}: incomplete: copy {first_few(missing, ', ')} from {JSON}")
 
 
 def obstacle(file: Path, path: Path) -> str | None:
-    """Why a result about the run in ``path`` cannot be written to ``file``, or None."""
+    """Reason why a result about the run in ``path`` cannot be written to ``file``, or None."""
     if file.is_dir():
         return "it is a folder"
     if not file.parent.is_dir():
         return f"there is no folder {file.parent}"
-    return "it is the run's own" if _is_own(file.resolve(), path.resolve()) else None
-
-
-def _is_own(file: Path, path: Path) -> bool:
-    """Whether a file with that name is or could be one that the run writes."""
-    own = (CONFIG, JSON, LOCK, METRICS)
-    written = file.parent == path and (file.name in own or file.name.startswith("events.out.tfevents"))
-    return written or any(file.is_relative_to(path / folder) for folder in ("checkpoints", "git"))
+    file, path = file.resolve(), path.resolve()
+    of_run = file.name in (CONFIG, JSON, LOCK, METRICS) or file.name.startswith("events.out.tfevents")
+    if (file.parent == path and of_run) or any(file.is_relative_to(path / name) for name in ("checkpoints", "git")):
+        return "it is a file of the run"
+    return None
 
 
 def write_config(path: Path, config: Config, extra: Mapping | None = None) -> None:
-    """Makes the run folder's config that of the run as it goes on; each file is replaced in one rename."""
+    """Writes ``config.yaml`` and ``config.json`` (see ``create``), each atomically and only if its text changes."""
     path.mkdir(parents=True, exist_ok=True)
     everything = config_module.to_dict(config) | dict(extra or {})
     texts = {CONFIG: config_module.to_yaml(config), JSON: json.dumps(everything, indent=1)}
@@ -150,10 +157,10 @@ def write_config(path: Path, config: Config, extra: Mapping | None = None) -> No
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes from training in the run folder ``path``; a killed process frees it too.
+    """Locks a run folder against other training processes; the lock ends with the process.
 
     Raises:
-        ConfigError: another process trains in it, or the folder cannot be written.
+        ConfigError: another process is training in it, or the folder cannot be written.
     """
     try:
         file = (path / LOCK).open("a")
@@ -164,11 +171,6 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"run folder {path}: another process is training in it") from None
-        except OSError:  # some network file systems have no locks
+        except OSError:  # some network file systems do not support locks
             pass
         yield
-
-
-def inside(path: Path, line: str) -> str:
-    """A line about the run folder ``path`` without its name, for where that stands already."""
-    return line.removeprefix(f"{path.absolute()}: ").removeprefix(f"{path.absolute()}/")

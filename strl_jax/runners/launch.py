@@ -14,8 +14,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from strl_jax.config import ConfigError
-from strl_jax.run_folder.checkpoints import KINDS, Checkpointer
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.run_folder.reader import KINDS
 from strl_jax.runners.log.writers import WriterError
 
 
@@ -186,13 +187,13 @@ def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def choose_checkpoint(arguments: argparse.Namespace, source: Checkpointer) -> list[tuple[str, int]]:
-    """``Checkpointer.choose`` of what the options ask for.
+    """``Checkpointer.candidates`` for the options.
 
     Raises:
         CheckpointError: there is no such checkpoint.
     """
     kinds = KINDS if arguments.checkpoint is None else (arguments.checkpoint,)
-    return source.choose(kinds, arguments.iteration)
+    return source.candidates(kinds, arguments.iteration)
 
 
 def note_if_not_best(arguments: argparse.Namespace, chosen: Sequence[tuple[str, int]], kind: str) -> None:

@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 import strl_jax
 from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble, changed_data
-from strl_jax.builders.stored import read_fitting
-from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy, read_policy
+from strl_jax.builders.stored import read_fitting, read_policy
+from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
 from strl_jax.config import Config, ConfigError, from_dict, to_dict
 from strl_jax.run_folder import checkpoints, errors, layout, run_dir
 from strl_jax.runners.inference import InferencePolicy
@@ -253,8 +253,8 @@ class OnPolicyRunner:
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
-        chosen = source.choose((kind,), iteration)
-        *_, state, meta = read_fitting(source, chosen, self.algorithm, target, self.config, subset=not everything)
+        candidates = source.candidates((kind,), iteration)
+        *_, state, meta = read_fitting(source, candidates, self.algorithm, target, self.config, subset=not everything)
         if not everything:
             self._take_weights(state["train"])
             return []

@@ -127,7 +127,7 @@ def test_another_number_of_devices_says_so(folder, stopped, cache, end, capsys):
     with cached_in(cache):
         assert train.main(["--resume", str(path), f"runner.max_iterations={end}"]) == 0
     captured = capsys.readouterr()
-    assert captured.err == "note: saved on 1 shards, goes on with 4: not bit for bit the same run\n"
+    assert captured.err == "note: saved on 1 shards, resumed on 4: not reproducible bit for bit\n"
     assert f"\n{end} iterations" in captured.out
     assert [line["iteration"] for line in log(path)] == list(range(1, end + 1))
 

@@ -114,11 +114,11 @@ FAULTS = {
     # discriminators
     "no states of the policy": (
         lambda files: amp(files, groups={}),
-        r"env\.groups\.amp: null is not allowed here; the environment gives no ref_obs, so .* of position, goal$",
+        r"env\.groups\.amp: null is not allowed for an environment without ref_obs; .* of position, goal$",
     ),
     "no states of the expert": (
         lambda files: amp(files, expert_file=None),
-        r"algorithm\.expert_file: null is not allowed here; the environment gives no ref_motion, so that a \.npy file",
+        r"algorithm\.expert_file: null is not allowed for an environment without ref_motion; .*\.npy file",
     ),
     "no file": (lambda files: amp(files, expert_file="HERE/none.npy"), EXPERT + r"none\.npy: no such file$"),
     "a folder": (
@@ -131,7 +131,7 @@ FAULTS = {
     ),
     "numbers beyond any robot's": (
         lambda files: amp(files, expert_file="HERE/huge.npy"),
-        EXPERT + r"huge\.npy: not all numbers in it are finite and under 1e\+09 in size$",
+        EXPERT + r"huge\.npy: all numbers must be finite, .*below 1e\+09$",
     ),
     "an empty name": (lambda files: amp(files, expert_file=""), r"algorithm\.expert_file: '' is not allowed; "),
     "a group that nobody asks for": (
@@ -169,11 +169,11 @@ FAULTS = {
     ),
     "nan": (
         lambda files: amp(files, expert_file="HERE/nan.npy"),
-        EXPERT + r"nan\.npy: not all numbers in it are finite and under 1e\+09 in size$",
+        EXPERT + r"nan\.npy: all numbers must be finite, .*below 1e\+09$",
     ),
     "beyond float32": (
         lambda files: amp(files, expert_file="HERE/large.npy"),
-        EXPERT + r"large\.npy: not all numbers in it",
+        EXPERT + r"large\.npy: all numbers must be finite",
     ),
     "too wide": (lambda files: amp(files, expert_file="HERE/wide.npy"), re.escape(STATES.format(None, 2, 7)) + "$"),
     "amp_obs_dim": (lambda files: amp(files, amp_obs_dim=3), re.escape(STATES.format(3, 2, 2)) + "$"),
@@ -406,7 +406,7 @@ def test_data_that_changed(files, tmp_path):
     assert changed_data(before, built(amp(files, expert_file=path)).references) == []
     np.save(tmp_path / "expert.npy", np.ones((5, 2)))
     now = built(amp(files, expert_file=path)).references
-    assert changed_data(before, now) == [f"expert: {path} holds other numbers than when the run was saved"]
+    assert changed_data(before, now) == [f"expert: the numbers in {path} have changed since the run was saved"]
     assert changed_data({}, now) == changed_data(before, {}) == []
 
 

@@ -96,7 +96,7 @@ for i in range(1, 4):
 run.save("last", 3, build(9.0), {"i": 9})
 def read(kind, i):
     return run.restore(kind, i, build(0.0)), run.read_meta(kind, i)
-_, i, (state, meta) = run.read_first(run.choose(("last",)), read)
+_, i, (state, meta) = run.read_first_intact(run.candidates(("last",)), read)
 assert (i, meta) == (3, {"i": 3})
 same = jax.jit(lambda a, b: jnp.all(a["rollout"]["q"] == b["rollout"]["q"]), out_shardings=specs["train"])
 assert bool(same(state, build(3.0)))

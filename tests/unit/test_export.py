@@ -247,17 +247,17 @@ FAULTS = {
     "unknown kind": (["--onnx", "{out}/p", "--checkpoint", "newest"], r"--checkpoint: invalid choice: 'newest'"),
     "no such checkpoint": (
         ["--onnx", "{out}/p", "--checkpoint", "numbered"],
-        r"run\d*: no numbered checkpoint; there is best 11; last 10$",
+        r"run\d*: no numbered checkpoint; existing checkpoints: best 11; last 10$",
     ),
     "no such iteration": (
         ["--onnx", "{out}/p", "--iteration", "12"],
-        r"run\d*: no checkpoint of iteration 12; there is best 11; last 10$",
+        r"run\d*: no checkpoint of iteration 12; existing checkpoints: best 11; last 10$",
     ),
     "no folder": (["--onnx", "{out}/no/p"], r"/no/p: cannot be written: there is no folder .*/no"),
     "a folder": (["--stablehlo", "{out}"], r"cannot be written: it is a folder"),
-    "the run's config": (["--onnx", "{run}/config.yaml"], r"config\.yaml: cannot be written: it is the run's own"),
-    "its description": (["--stablehlo", "{run}/config"], r"config\.json: cannot be written: it is the run's own"),
-    "its checkpoints": (["--onnx", "{run}/checkpoints/p"], r"/p: cannot be written: it is the run's own"),
+    "the run's config": (["--onnx", "{run}/config.yaml"], r"config\.yaml: cannot be written: it is a file of the run"),
+    "its description": (["--stablehlo", "{run}/config"], r"config\.json: cannot be written: it is a file of the run"),
+    "its checkpoints": (["--onnx", "{run}/checkpoints/p"], r"/p: cannot be written: it is a file of the run"),
     "one file twice": (["--onnx", "{out}/p", "--stablehlo", "{out}/p"], r"name the same file"),
 }
 
@@ -277,7 +277,7 @@ def test_fault_is_one_line(fault, run, out, capsys):
 
 
 def test_folder_that_is_no_run(out, capsys):
-    assert fails(capsys, export.main, out, "--onnx", out / "p") == f"{out} is no run folder: it has no config.yaml"
+    assert fails(capsys, export.main, out, "--onnx", out / "p") == f"{out} is not a run folder: it has no config.yaml"
 
 
 def test_packages_that_are_missing(run, out, capsys, monkeypatch):
@@ -320,7 +320,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_one_line(run, out, tmp_path, c
     shutil.rmtree(copy / "checkpoints" / "best" / "11")
     assert export.main([str(copy), "--stablehlo", str(out / "p")]) == 0
     captured = capsys.readouterr()
-    assert captured.err == f"warning: {damaged}: damaged: record/metadata is missing; passed over\n"
+    assert captured.err == f"warning: {damaged}: damaged: record/metadata is missing; skipped\n"
     assert captured.out.splitlines()[0] == "last checkpoint of iteration 10"
     about = json.loads((out / "p.json").read_text())
     assert (about["checkpoint"], about["iteration"]) == ("last", 10)

@@ -10,10 +10,10 @@ from commands import cached_in, log, settings, write
 from tiny import make_state
 
 from strl_jax import train
-from strl_jax.builders.transfer.start import read_policy
+from strl_jax.builders.stored import read_policy
 from strl_jax.config import load
 from strl_jax.run_folder import run_dir
-from strl_jax.run_folder.checkpoints import KINDS
+from strl_jax.run_folder.reader import KINDS
 from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -63,7 +63,7 @@ def kernel(run, kinds=KINDS) -> np.ndarray:
     return read_policy(run, kinds)[1]["params"]["actor"]["layer_0"]["kernel"]
 
 
-NEW = "warning: actor: component goal (2) is new, it starts without effect"
+NEW = "warning: actor: component goal (2) is new, its weights are 0"
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_the_best_policy_is_taken_and_a_damaged_one_passed_over(source, tmp_path
     assert (launch.guarded(start, ""), capsys.readouterr().err) == (0, "")
     np.testing.assert_array_equal(started(), kernels["best"])
     (origin / "checkpoints/best/0/record/metadata").unlink()
-    warning = f"warning: {origin}/checkpoints/best/0: damaged: record/metadata is missing; passed over\n"
+    warning = f"warning: {origin}/checkpoints/best/0: damaged: record/metadata is missing; skipped\n"
     assert (launch.guarded(start, ""), capsys.readouterr().err) == (0, warning)  # once, though it is read twice
     np.testing.assert_array_equal(started(), kernels["last"])
     runner.close()

@@ -77,8 +77,8 @@ def test_a_fault_of_the_code_keeps_its_traceback():
 
 def test_python_warnings_are_told_without_their_source(capsys):
     shown = warnings.showwarning
-    assert launch.guarded(lambda: warnings.warn("last/4: damaged; passed over", stacklevel=1) or 3, "") == 3
-    assert capsys.readouterr().err == "warning: last/4: damaged; passed over\n"
+    assert launch.guarded(lambda: warnings.warn("last/4: damaged; skipped", stacklevel=1) or 3, "") == 3
+    assert capsys.readouterr().err == "warning: last/4: damaged; skipped\n"
     assert warnings.showwarning is shown
 
 

@@ -32,20 +32,22 @@ def test_layout_is_json_and_equal_to_itself():
         (
             {"actor": {"lin": (3,), "ang": (2,)}},
             [
-                "observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, absent now",
                 "observation group 'actor', component 'ang': absent in the checkpoint, shape (2,) now",
+                "observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, absent now",
             ],
         ),
         (
             {"actor": {"scan": (4, 5), "lin": (3,)}},
-            [
-                "observation group 'actor', order: lin shape (3,), scan shape (4, 5) in the checkpoint,"
-                " scan shape (4, 5), lin shape (3,) now"
-            ],
+            ["observation group 'actor', order: lin, scan in the checkpoint, scan, lin now"],
         ),
         (
             {"critic": {"lin": (3,), "scan": (4, 5)}},
-            ["observation group 'actor': only in the checkpoint", "observation group 'critic': only now"],
+            [
+                "observation group 'critic', component 'lin': absent in the checkpoint, shape (3,) now",
+                "observation group 'critic', component 'scan': absent in the checkpoint, shape (4, 5) now",
+                "observation group 'actor', component 'lin': shape (3,) in the checkpoint, absent now",
+                "observation group 'actor', component 'scan': shape (4, 5) in the checkpoint, absent now",
+            ],
         ),
     ],
 )
@@ -75,6 +77,6 @@ def test_what_makes_a_resumed_run_differ():
     assert differences(meta, 4) == []
     meta["versions"] |= {"jax": "0.1.0", "device_count": 99}
     assert differences(meta, 2) == [
-        "saved on 4 shards, goes on with 2: not bit for bit the same run",
-        f"saved with jax 0.1.0, goes on with {jax.__version__}: may differ in the last bits",
+        "saved on 4 shards, resumed on 2: not reproducible bit for bit",
+        f"saved with jax 0.1.0, resumed with {jax.__version__}: the last bits may differ",
     ]

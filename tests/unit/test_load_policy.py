@@ -59,7 +59,7 @@ def started():
 def test_a_run_starts_from_another(trained, started):
     fresh = started.train_state
     state, lines = load_policy(trained.log_dir, started.algorithm, fresh)
-    assert lines == ["actor: component hidden (1) is new, it starts without effect"]
+    assert lines == ["actor: component hidden (1) is new, its weights are 0"]
     saved = trained.train_state
     assert state.stats["reward"].count == 2.0
     for group, name, origin in (
@@ -141,7 +141,7 @@ def test_what_a_manipulator_returns_must_fit(trained, started):
     with pytest.raises(CheckpointError) as error:
         load_policy(*arguments, manipulator=damage)
     assert str(error.value) == (
-        "what damage returns does not fit: "
+        "runner.ckpt_manipulator: the result of damage does not fit: "
         "policy/params/actor/layer_0/kernel: (1, 4) from the function, (2, 4) wanted; "
         "stats/actor/hidden/mean: nothing from the function, (1,) wanted; "
         "stats/actor/hidden/var: nothing from the function, (1,) wanted; "
@@ -161,7 +161,7 @@ def test_what_a_manipulator_returns_must_fit(trained, started):
         fresh = jax.device_get(started.train_state)
         return jax.tree.map(lambda leaf: leaf * np.nan, fresh.params["policy"]), fresh.stats
 
-    with pytest.raises(CheckpointError, match="what blank returns is not finite: policy/"):
+    with pytest.raises(CheckpointError, match="ckpt_manipulator: the result of blank is not finite: policy/"):
         load_policy(*arguments, manipulator=blank)
 
 
@@ -183,7 +183,7 @@ def test_nothing_to_read(trained, started, tmp_path):
     arguments = started.algorithm, started.train_state
     with pytest.raises(CheckpointError, match=r"absent: there is no such folder$"):
         load_policy(tmp_path / "absent", *arguments)
-    with pytest.raises(CheckpointError, match=r"no best checkpoint; there is last 0$"):
+    with pytest.raises(CheckpointError, match=r"no best checkpoint; existing checkpoints: last 0$"):
         load_policy(trained.log_dir, *arguments, kinds=("best",))
     with pytest.raises(CheckpointError, match="unknown kind of checkpoint 'newest'"):
         load_policy(trained.log_dir, *arguments, kinds=("newest",))
@@ -202,5 +202,5 @@ def test_a_config_of_another_version(started, tmp_path):
     config = {"env": {"name": "probe:two_groups"}, "algorithm": {"gama": 0.9}}
     saver.save("best", 3, {"train": {"params": jnp.zeros(2)}}, {"config": config, "layout": layout})
     saver.close()
-    with pytest.raises(CheckpointError, match=r"its config is none of this version: algorithm\.gama: unknown key"):
+    with pytest.raises(CheckpointError, match=r"cannot use its config: algorithm\.gama: unknown key"):
         load_policy(tmp_path, started.algorithm, started.train_state)

@@ -107,12 +107,6 @@ def test_rows_of_a_recurrent_policy():
     }
 
 
-@pytest.mark.parametrize("groups", [{"actor_obs": None}, {"critic_obs": None}])
-def test_a_policy_must_know_its_observations(groups):
-    with pytest.raises(ValueError, match="actor_obs and critic_obs are needed"):
-        input_layers(make("a", "a", **groups))
-
-
 def test_rows_go_by_component():
     source, target = make("a b", "a", actor_hidden_dims=(2,)), make("c b a", "b", actor_hidden_dims=(2,))
     old, fresh = weights(source, 1), weights(target, 2)
@@ -122,8 +116,8 @@ def test_rows_go_by_component():
     expected = [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]]
     np.testing.assert_array_equal(new["params"]["actor"]["layer_0"]["kernel"], expected)
     assert lines == [
-        "actor: component c (3) is new, it starts without effect",
-        "critic/layer_0: reads a (2) in the checkpoint, b (1) now; starts anew",
+        "actor: component c (3) is new, its weights are 0",
+        "critic/layer_0: reads a (2) in the checkpoint, b (1) now; newly initialized",
     ]
     for layer, tree in (("layer_0", fresh), ("layer_1", old)):
         jax.tree.map(np.testing.assert_array_equal, new["params"]["critic"][layer], tree["params"]["critic"][layer])
@@ -181,7 +175,7 @@ def test_acts_as_the_source(case):
     }
     sizes = {name: np.prod(shape) for name, shape in SIZES.items()}
     assert lines == [
-        f"{memory}{group}: component {name} ({sizes[name]}) is new, it starts without effect"
+        f"{memory}{group}: component {name} ({sizes[name]}) is new, its weights are 0"
         for group, names in added.items()
         for name in names
     ]
@@ -201,8 +195,8 @@ def test_an_encoder_of_the_source_that_is_not_one_now():
     kernel = new["params"]["actor"]["layer_0"]["kernel"]
     np.testing.assert_array_equal(kernel[:2], old["actor"]["layer_0"]["kernel"][:2])
     np.testing.assert_array_equal(kernel[2:], np.zeros((3, 4)))
-    another = "actor: component c (3) has another encoder than in the checkpoint, it starts without effect"
-    assert lines == ["actor encoder of c: new, starts anew", another]
+    another = "actor: component c (3) has another encoder than in the checkpoint, its weights are 0"
+    assert lines == ["actor encoder of c: new; newly initialized", another]
     lines = transfer(encoded, raw)[3]
     assert lines == [another, "actor encoder of c of the checkpoint is left out"]
 
@@ -217,7 +211,7 @@ def test_a_critic_that_shares_the_encoders_now():
     jax.tree.map(np.testing.assert_array_equal, new["params"]["actor"], old["actor"])
     jax.tree.map(np.testing.assert_array_equal, new["params"]["actor_encoder_0"], old["actor_encoder_0"])
     assert lines == [
-        "critic: component c (2) has another encoder than in the checkpoint, it starts without effect",
+        "critic: component c (2) has another encoder than in the checkpoint, its weights are 0",
         "critic encoder of c of the checkpoint is left out",
     ]
 
@@ -232,9 +226,9 @@ def test_an_encoder_that_does_not_fit():
     np.testing.assert_array_equal(kernel[:2], np.zeros((2, 4)))
     np.testing.assert_array_equal(kernel[2:], old["actor"]["layer_0"]["kernel"][2:])
     assert lines == [
-        "actor encoder of c/layer_0: another size, (3, 4) in the checkpoint, (3, 6) now; starts anew",
-        "actor encoder of c/layer_1: another size, (4, 2) in the checkpoint, (6, 2) now; starts anew",
-        "actor: component c (2) has another encoder than in the checkpoint, it starts without effect",
+        "actor encoder of c/layer_0: another size, (3, 4) in the checkpoint, (3, 6) now; newly initialized",
+        "actor encoder of c/layer_1: another size, (4, 2) in the checkpoint, (6, 2) now; newly initialized",
+        "actor: component c (2) has another encoder than in the checkpoint, its weights are 0",
     ]
 
 
@@ -250,8 +244,8 @@ def test_convolutions_of_an_image_of_another_size():
     jax.tree.map(np.testing.assert_array_equal, taken["conv"], expected["conv"])
     jax.tree.map(np.testing.assert_array_equal, taken["head"]["layer_1"], expected["head"]["layer_1"])
     assert lines == [
-        "actor encoder of picture/head/layer_0: another size, (8, 4) in the checkpoint, (18, 4) now; starts anew",
-        "actor: component picture (2) has another encoder than in the checkpoint, it starts without effect",
+        "actor encoder of picture/head/layer_0: another size, (8, 4) in the checkpoint, (18, 4) now; newly initialized",
+        "actor: component picture (2) has another encoder than in the checkpoint, its weights are 0",
     ]
 
 
@@ -262,8 +256,8 @@ def test_components_left_out_and_of_another_size():
     np.testing.assert_array_equal(kernel[:9], np.zeros((9, 4)))
     np.testing.assert_array_equal(kernel[9:], old["actor"]["layer_0"]["kernel"][5:])
     assert lines == [
-        "actor: component wide (5) is new, it starts without effect",
-        "actor: component a has another size, 2 in the checkpoint, 4 now; it starts without effect",
+        "actor: component wide (5) is new, its weights are 0",
+        "actor: component a has another size, 2 in the checkpoint, 4 now; its weights are 0",
         "actor: component c (3) of the checkpoint is left out",
     ]
 
@@ -273,17 +267,17 @@ def test_other_actions_and_other_layers():
     target = make("a", "a", actions=3, critic_hidden_dims=(4,), activation="relu")
     old, fresh, new, lines = transfer(source, target)
     assert lines == [
-        "actor/layer_1: another size, (4, 2) in the checkpoint, (4, 3) now; starts anew",
-        "critic/layer_1: another size, (4, 4) in the checkpoint, (4, 1) now; starts anew",
+        "actor/layer_1: another size, (4, 2) in the checkpoint, (4, 3) now; newly initialized",
+        "critic/layer_1: another size, (4, 4) in the checkpoint, (4, 1) now; newly initialized",
         "critic/layer_2 of the checkpoint is left out",
-        "log_std: another size, (2,) in the checkpoint, (3,) now; starts anew",
+        "log_std: another size, (2,) in the checkpoint, (3,) now; newly initialized",
         "activation: elu in the checkpoint, relu now",
     ]
     for network in ("actor", "critic"):
         for layer, tree in (("layer_0", old), ("layer_1", fresh)):
             jax.tree.map(np.testing.assert_array_equal, new["params"][network][layer], tree[network][layer])
     np.testing.assert_array_equal(new["params"]["log_std"], fresh["log_std"])
-    assert transfer(target, source)[3][2] == "critic/layer_2: new, starts anew"
+    assert transfer(target, source)[3][2] == "critic/layer_2: new; newly initialized"
 
 
 def test_another_memory():
@@ -302,24 +296,24 @@ def test_another_memory():
             jax.tree.map(np.testing.assert_array_equal, new["params"][name], fresh[name])
         return lines[lines.index(next(line for line in lines if line.startswith("critic"))) :]
 
-    anew = "another size, {} in the checkpoint, {} now; starts anew"
+    anew = "another size, {} in the checkpoint, {} now; newly initialized"
     assert lines("lstm3", "lstm5") == [
         f"critic/layer_0: {anew.format((3, 4), (5, 4))}",
         f"memory_actor: {anew.format((2, 12), (2, 20))}",
         f"memory_critic: {anew.format((2, 12), (2, 20))}",
     ]
     assert lines("lstm3", "gru4")[1] == f"memory_actor: {anew.format((3, 12), (4, 12))}"
-    layers = "another number of layers, 1 in the checkpoint, 2 now; starts anew"
+    layers = "another number of layers, 1 in the checkpoint, 2 now; newly initialized"
     old, _, new, told = transfer(policies["lstm3"], policies["lstm3x2"])
     assert told == [f"memory_actor: {layers}", f"memory_critic: {layers}"]
     jax.tree.map(np.testing.assert_array_equal, new["params"]["actor"], old["actor"])
     assert lines("none", "lstm3") == [
-        "critic/layer_0: reads a (2) in the checkpoint, a memory now; starts anew",
-        "memory_actor: new, starts anew",
-        "memory_critic: new, starts anew",
+        "critic/layer_0: reads a (2) in the checkpoint, hidden features (3) now; newly initialized",
+        "memory_actor: new; newly initialized",
+        "memory_critic: new; newly initialized",
     ]
     assert lines("lstm3", "none") == [
-        "critic/layer_0: reads a memory in the checkpoint, a (2) now; starts anew",
+        "critic/layer_0: reads hidden features (3) in the checkpoint, a (2) now; newly initialized",
         "memory_actor of the checkpoint is left out",
         "memory_critic of the checkpoint is left out",
     ]
@@ -335,11 +329,11 @@ def test_columns_of_an_estimator():
     np.testing.assert_array_equal(layer["kernel"][:, 1:], started["kernel"][:, 1:])
     np.testing.assert_array_equal(layer["bias"], [before["bias"][0], *started["bias"][1:]])
     assert lines == [
-        "actor: component b (1) is new, it starts without effect",
-        "critic: component c (3) is new, it starts without effect",
+        "actor: component b (1) is new, its weights are 0",
+        "critic: component c (3) is new, its weights are 0",
         "critic: component wide (5) of the checkpoint is left out",
-        "state_estimator: component b (1) is new, it starts without effect",
-        "state_estimator: estimate of c (3) is new, it starts anew",
+        "state_estimator: component b (1) is new, its weights are 0",
+        "state_estimator: estimate of c (3) is new, it is newly initialized",
         "state_estimator: estimate of wide (5) of the checkpoint is left out",
     ]
 
@@ -349,13 +343,13 @@ def test_an_estimator_of_other_components():
     target = make("a", "a b c", estimator=EstimatorStage(("a",), ("c",), (4,), nonlinearity="ELU"))
     _, fresh, new, lines = transfer(source, target)
     assert lines == [
-        "state_estimator/layer_1: predicts b (1) in the checkpoint, c (3) now; starts anew",
+        "state_estimator/layer_1: predicts b (1) in the checkpoint, c (3) now; newly initialized",
         "estimator: nonlinearity: ReLU in the checkpoint, ELU now",
     ]
     name = "state_estimator"
     jax.tree.map(np.testing.assert_array_equal, new["params"][name]["layer_1"], fresh[name]["layer_1"])
     lines = transfer(make("a", "a b"), make("a", "a b", adaptor=EstimatorStage(("a",), ("b",), (4,))))[3]
-    assert lines == ["state_adaptor: new, starts anew"]
+    assert lines == ["state_adaptor: new; newly initialized"]
 
 
 def test_standard_deviation_is_converted():
@@ -369,7 +363,7 @@ def test_standard_deviation_is_converted():
     old["params"]["std"] = np.array([1.0, -0.25], np.float32)
     new, lines = by_component(linear, old, logarithm, fresh)
     np.testing.assert_array_equal(new["params"]["log_std"], fresh["params"]["log_std"])
-    assert lines == ["std: [1.0, -0.25] in the checkpoint has no logarithm", "log_std: new, starts anew"]
+    assert lines == ["std: [1.0, -0.25] in the checkpoint has no logarithm", "log_std: new; newly initialized"]
     fresh["params"]["log_std"] = np.array([0.0, np.log(2.0)], np.float32)
     new, lines = by_component(logarithm, fresh, linear, old)
     np.testing.assert_allclose(new["params"]["std"], [1.0, 2.0], rtol=1e-6)

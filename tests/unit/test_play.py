@@ -113,9 +113,9 @@ def test_a_damaged_checkpoint_is_passed_over(run, tmp_path, capsys):
     played = numbers(tmp_path / "run", tmp_path)
     assert (played["checkpoint"], played["iteration"]) == ("numbered", 11)
     warning, note = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"warning: .*last/10: damaged: record/metadata: the record has no meta; passed over", warning)
+    assert re.fullmatch(r"warning: .*last/10: damaged: record/metadata: meta or leaves are missing; skipped", warning)
     assert note == "note: there is no best checkpoint; this is the numbered one"
-    expected = r".*last/10: damaged: record/metadata: the record has no meta"
+    expected = r".*last/10: damaged: record/metadata: meta or leaves are missing"
     assert re.fullmatch(expected, fails(capsys, play.main, tmp_path / "run", "--checkpoint", "last"))
 
 
@@ -157,15 +157,18 @@ FAULTS = {
     "too many robots": (["--num-envs", "9" * 20], r"--num-envs: '9{20}' is not allowed; it must be an integer from 1 "),
     "seed": (["--seed", "-1"], r"--seed: '-1' is not allowed|expected one argument"),
     "unknown kind": (["--checkpoint", "newest"], r"--checkpoint: invalid choice: 'newest'"),
-    "no such checkpoint": (["--checkpoint", "best"], r"no best checkpoint; there is last 10; numbered 11"),
-    "no such iteration": (["--iteration", "12"], r"no checkpoint of iteration 12; there is last 10; numbered 11"),
+    "no such checkpoint": (["--checkpoint", "best"], r"no best checkpoint; existing checkpoints: last 10; numbered 11"),
+    "no such iteration": (
+        ["--iteration", "12"],
+        r"no checkpoint of iteration 12; existing checkpoints: last 10; numbered 11",
+    ),
     "no command": (["--command", "-1,0,0"], r"--command: commands:Walk takes no command; legged environments do"),
     "no table": (["--table"], r"--table: commands:Walk takes no command; legged environments do"),
     "nothing to film": (["--video", "{out}/x.mp4"], r"--video: commands:Walk has no robot to show"),
     "nothing to see": (["--html", "{out}/x.html"], r"--html: commands:Walk has no robot to show"),
     "other ending": (["--video", "{out}/x.avi"], r"--video: .*/x\.avi must end in \.mp4"),
     "no folder": (["--plot", "{out}/no/x.png"], r"--plot: .* cannot be written: there is no folder .*/no"),
-    "the run's own": (["--out", "{run}/config.json"], r"--out: .* cannot be written: it is the run's own"),
+    "the run's own": (["--out", "{run}/config.json"], r"--out: .* cannot be written: it is a file of the run"),
     "large seed": (["--seed", "4294967296"], r"--seed: .* it must be an integer from 0 to 4294967295"),
     "a folder": (["--out", "{out}/full.json"], r"--out: .* cannot be written: it is a folder"),
     "an override": (["env.num_envs=none"], r"env\.num_envs"),
@@ -193,13 +196,13 @@ def test_a_run_must_be_named(capsys):
 
 
 def test_folder_that_is_no_run(out, capsys):
-    assert fails(capsys, play.main, out) == f"{out} is no run folder: it has no config.yaml"
-    assert fails(capsys, play.main, out / "no") == f"{out / 'no'} is no run folder: it has no config.yaml"
+    assert fails(capsys, play.main, out) == f"{out} is not a run folder: it has no config.yaml"
+    assert fails(capsys, play.main, out / "no") == f"{out / 'no'} is not a run folder: it has no config.yaml"
 
 
 def test_run_without_checkpoints(tmp_path, capsys):
     run_dir.write_config(tmp_path, from_dict(settings(tmp_path))[0])
-    assert fails(capsys, play.main, tmp_path) == f"{tmp_path}: no checkpoint; there is none at all"
+    assert fails(capsys, play.main, tmp_path) == f"{tmp_path}: no checkpoint; existing checkpoints: none"
 
 
 def test_policy_of_other_observations_is_refused(run, tmp_path, capsys):

@@ -47,14 +47,14 @@ def saved(tmp_path_factory):
             "policy.actor_hidden_dims=[8]",
             [
                 r"the last checkpoint of iteration 0 does not fit: train/\S+: saved \S+, wanted \S+; "
-                r"changed since: policy\.actor_hidden_dims: \[4\] in the checkpoint, \[8\] now$"
+                r"changed settings: policy\.actor_hidden_dims: \[4\] in the checkpoint, \[8\] now$"
             ],
         ),
         (
             "env.num_envs=8",
             [
                 r"does not fit: rollout/\S*: saved .*\[4\], wanted .*\[8\]; "
-                r"changed since: env\.num_envs: 4 in the checkpoint, 8 now$"
+                r"changed settings: env\.num_envs: 4 in the checkpoint, 8 now$"
             ],
         ),
         (
@@ -97,9 +97,9 @@ def contents(folder) -> dict:
 
 DAMAGE = {
     "arrays": "/checkpoints/last/0: damaged: train/manifest.ocdbt is missing",
-    "record": "/checkpoints/last/0: damaged: record/metadata: the record has no meta",
-    "last": ": no last checkpoint; there is best 0",
-    "file": "/checkpoints: damaged: it is no folder",
+    "record": "/checkpoints/last/0: damaged: record/metadata: meta or leaves are missing",
+    "last": ": no last checkpoint; existing checkpoints: best 0",
+    "file": "/checkpoints: damaged: it is not a folder",
 }
 
 
@@ -126,7 +126,7 @@ def test_a_run_without_a_readable_checkpoint_is_not_started_again(saved, tmp_pat
     assert (code, lines) == (
         2,
         [
-            f"warning: {run}/checkpoints/last/1: {wrong}; passed over",
+            f"warning: {run}/checkpoints/last/1: {wrong}; skipped",
             f"error: {run}: none of the 2 checkpoints is readable; the last: checkpoints/last/0: {wrong}",
         ],
     )
@@ -150,8 +150,8 @@ def test_a_run_that_lost_its_checkpoints_is_not_started_again(how, tmp_path, cap
     before = contents(run)
     code, lines = call(capsys, train.main, "--resume", run, "runner.max_iterations=7", "runner.last_interval=500")
     expected = (
-        f"error: {run}/checkpoints: no checkpoint is left of the run, which got to iteration 301 (metrics.jsonl) and "
-        f"had saved; nothing was changed; --config {run}/config.yaml starts a new run"
+        f"error: {run}/checkpoints: all checkpoints are missing, but metrics.jsonl has iteration 301, "
+        f"which is after the first save; no file was changed; --config {run}/config.yaml starts a new run"
     )
     assert (code, lines) == (2, [expected])
     assert contents(run) == before

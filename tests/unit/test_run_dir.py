@@ -47,9 +47,9 @@ def test_taken_names_get_a_number(config, tmp_path):
 
 def test_no_place_for_a_folder(config, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"file/run: cannot be made: .*runner\.log_root or --log-dir"):
+    with pytest.raises(ConfigError, match=r"file/run: cannot be created: .*runner\.log_root or --log-dir"):
         run_dir.create(tmp_path / "file" / "run", config)
-    with pytest.raises(ConfigError, match="cannot be made: File name too long"):
+    with pytest.raises(ConfigError, match="cannot be created: File name too long"):
         run_dir.create(tmp_path / ("x" * 300), config)
     assert os.listdir(tmp_path) == ["file"]
 
@@ -58,7 +58,7 @@ def test_no_place_for_a_folder(config, tmp_path):
 def test_what_is_no_run_folder(missing, config, tmp_path):
     path = run_dir.create(tmp_path / "run", config)
     (path / missing).unlink()
-    with pytest.raises(ConfigError, match=f"^{path} is no run folder: it has no {missing}$"):
+    with pytest.raises(ConfigError, match=f"^{path} is not a run folder: it has no {missing}$"):
         run_dir.read_config(path)
 
 
@@ -79,9 +79,9 @@ def test_a_config_cut_short_is_damaged(config, tmp_path):
         with pytest.raises(ConfigError, match=rf"^{path}/config\.yaml[:,] ") as caught:
             run_dir.read_config(path, ["runner.time_split=true"])
         told.append(str(caught.value).removeprefix(f"{path}/config.yaml: "))
-    assert told[-1] == "cut short: it lacks runner.time_split; take what is missing from config.json"
-    assert told[lines.index("policy:\n") + 1].startswith("cut short: it lacks policy, algorithm, runner; ")
-    assert sum(line.startswith("cut short: ") for line in told) == len(lines) - 1  # the first one is empty
+    assert told[-1] == "incomplete: copy runner.time_split from config.json"
+    assert told[lines.index("policy:\n") + 1].startswith("incomplete: copy policy, algorithm, runner from ")
+    assert sum(line.startswith("incomplete: ") for line in told) == len(lines) - 1  # the first one is empty
     (path / "config.yaml").write_text("".join(lines))
     assert run_dir.read_config(path) == (config, [])
 
@@ -95,7 +95,7 @@ def test_a_config_changed_by_hand_is_none_cut_short(config, tmp_path):
     assert run_dir.read_config(path)[0].algorithm.learning_rate == 0.5
     del values["runner"]["last_interval"]
     (path / "config.yaml").write_text(yaml.safe_dump(values))
-    with pytest.raises(ConfigError, match=r"it lacks runner\.last_interval; "):
+    with pytest.raises(ConfigError, match=r"runner\.last_interval from config\.json"):
         run_dir.read_config(path)
     (path / "config.json").write_text(json.dumps(values))  # of a version that had no such key
     assert run_dir.read_config(path)[0].runner.last_interval == config.runner.last_interval

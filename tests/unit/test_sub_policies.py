@@ -225,8 +225,8 @@ def test_a_sub_policy_with_an_estimator_from_torch(tmp_path):
 
 LIN_VEL = {"normalization": {"obs_scales": {"lin_vel": 2.0}}}
 UNITS = {"control": {"action_scale": 0.5}, **LIN_VEL}
-SCALE = "control.action_scale of its config.json is {}; it must be a number from 1e-06 to 1e+06, or one for each action"
-VELOCITY = "normalization.obs_scales.lin_vel of its config.json is {}; it must be a number"
+CONTROL = "config.json: control.action_scale"
+VELOCITY = "config.json: normalization.obs_scales.lin_vel"
 
 
 def write_json(folder, value) -> None:
@@ -244,21 +244,48 @@ def line(config: dict, env: Course | None = None) -> str:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ("[1,", "its config.json is no JSON: Expecting value: line 1 column 4 (char 3)"),
-        ([1], "its config.json has no section policy"),
-        (UNITS, "its config.json has no section policy"),
-        (UNITS | {"policy": "ActorCritic"}, "its config.json has no section policy"),
-        ({"policy": {}, **LIN_VEL}, SCALE.format("null")),
-        ({"policy": {}, **LIN_VEL, "control": 0.5}, SCALE.format("null")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": []}}, SCALE.format("[]")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": 0}}, SCALE.format("0")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": [0.5, 1e-40]}}, SCALE.format("[0.5, 1e-40]")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": [0.5, "0.5"]}}, SCALE.format("[0.5, '0.5']")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": True}}, SCALE.format("true")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": math.nan}}, SCALE.format("nan")),
-        ({"policy": {}, **LIN_VEL, "control": {"action_scale": math.inf}}, SCALE.format("inf")),
-        ({"policy": {}, "control": {"action_scale": 0.5}}, VELOCITY.format("null")),
-        ({"policy": {}, **UNITS, "normalization": {"obs_scales": {"lin_vel": [2.0]}}}, VELOCITY.format("[2.0]")),
+        ("[1,", "config.json: not valid JSON: Expecting value: line 1 column 4 (char 3)"),
+        ([1], "config.json: it must hold a JSON object"),
+        (UNITS, "config.json: policy: it is missing and has no default"),
+        (UNITS | {"policy": "ActorCritic"}, "config.json: policy: 'ActorCritic' is not allowed; it must be a mapping"),
+        ({"policy": {}, **LIN_VEL}, "config.json: control: it is missing and has no default"),
+        ({"policy": {}, **LIN_VEL, "control": 0.5}, "config.json: control: 0.5 is not allowed; it must be a mapping"),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": []}},
+            CONTROL + ": [] is not allowed; it must be a number or not empty",
+        ),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": 0}},
+            CONTROL + ": 0 is not allowed; it must be >= 1e-06 or a list",
+        ),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": [0.5, 1e-40]}},
+            CONTROL + ".1: 1e-40 is not allowed; it must be >= 1e-06",
+        ),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": [0.5, "0.5"]}},
+            CONTROL + ".1: '0.5' is not allowed; it must be a number",
+        ),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": True}},
+            CONTROL + ": true is not allowed; it must be a number or a list",
+        ),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": math.nan}},
+            CONTROL + ": nan is not allowed; it must be a finite number or a list",
+        ),
+        (
+            {"policy": {}, **LIN_VEL, "control": {"action_scale": math.inf}},
+            CONTROL + ": inf is not allowed; it must be a finite number or a list",
+        ),
+        (
+            {"policy": {}, "control": {"action_scale": 0.5}},
+            "config.json: normalization: it is missing and has no default",
+        ),
+        (
+            {"policy": {}, **UNITS, "normalization": {"obs_scales": {"lin_vel": [2.0]}}},
+            VELOCITY + ": [2.0] is not allowed; it must be a number",
+        ),
         ({"policy": {}, **UNITS}, "it has neither checkpoints/ nor a model_*.pt"),
     ],
 )
@@ -273,12 +300,14 @@ def test_what_a_folder_lacks(found, expected, tmp_path):
 def test_no_folder_and_no_config(tmp_path):
     place = f"policy.sub_policy_paths: {tmp_path}"
     assert line(mutex_config([tmp_path / "run"])) == f"{place}/run: there is no such folder"
-    assert line(mutex_config([tmp_path])) == f"{place}: its config.json cannot be read: No such file or directory"
+    assert line(mutex_config([tmp_path])) == f"{place}: config.json: cannot be read: No such file or directory"
     (tmp_path / "config.json").write_bytes(b"\xff\xfe")
-    assert line(mutex_config([tmp_path])).startswith(f"{place}: its config.json is no JSON: 'utf-8' codec can't decode")
+    assert line(mutex_config([tmp_path])).startswith(
+        f"{place}: config.json: not valid JSON: 'utf-8' codec can't decode"
+    )
     write_json(tmp_path, UNITS | {"policy": {}})
     (tmp_path / "checkpoints").mkdir()
-    assert line(mutex_config([tmp_path])) == f"{place}: no last checkpoint; there is none at all"
+    assert line(mutex_config([tmp_path])) == f"{place}: no last checkpoint; existing checkpoints: none"
 
 
 @pytest.mark.parametrize(
@@ -311,13 +340,13 @@ def test_other_observations(runs):
     paths = [run.log_dir for run in runs]
     swapped = line(mutex_config(paths, env={"groups": {"actor": ["height", "proprioception"]}}))
     assert swapped == (
-        f"policy.sub_policy_paths: {paths[0]}: it acts on proprioception [12], height [2]; "
-        "all must act on height [2], proprioception [12]"
+        f"policy.sub_policy_paths: {paths[0]}: its actor observes proprioception (12,), height (2,); "
+        "all sub-policies must observe height (2,), proprioception (12,)"
     )
     shapes = SHAPES | {"height": (5,)}
     assert line(mutex_config(paths), Course(tuple(shapes.items()))) == (
-        f"policy.sub_policy_paths: {paths[0]}: it acts on proprioception [12], height [2]; "
-        "all must act on proprioception [12], height [5]"
+        f"policy.sub_policy_paths: {paths[0]}: its actor observes proprioception (12,), height (2,); "
+        "all sub-policies must observe proprioception (12,), height (5,)"
     )
 
 
@@ -345,7 +374,7 @@ def test_the_component_selection(runs):
         "policy: ActorCriticMutex needs the component selection of the environment; it has none"
     )
     assert line(mutex_config(paths[:1])) == (
-        "policy: component selection has shape (2,); it must be (1,), one column a policy"
+        "policy: component selection has shape (2,); it must be (1,), one column for each sub-policy"
     )
 
 
@@ -353,7 +382,7 @@ def test_observations_are_normalised_by_the_sub_policies_alone(runs):
     config = mutex_config([run.log_dir for run in runs], algorithm={"empirical_normalization": True})
     assert line(config) == (
         "algorithm.empirical_normalization: true is not allowed with the policy class ActorCriticMutex; "
-        "each sub-policy brings the statistics of its own run"
+        "each sub-policy has the statistics of its own run"
     )
 
 

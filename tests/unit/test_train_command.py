@@ -101,9 +101,9 @@ def test_missing_file_and_missing_choice(config, tmp_path, capsys):
     code, lines = call(capsys, train.main, "--resume", tmp_path, "--log-dir", tmp_path)
     assert (code, lines) == (2, ["error: --log-dir: a resumed run stays in its folder"])
     code, lines = call(capsys, train.main, "--resume", tmp_path)  # it has a config.yaml
-    assert (code, lines) == (2, [f"error: --resume: {tmp_path} is no run folder: it has no config.json"])
+    assert (code, lines) == (2, [f"error: --resume: {tmp_path} is not a run folder: it has no config.json"])
     code, lines = call(capsys, train.main, "--resume", tmp_path / "none")
-    assert (code, lines) == (2, [f"error: --resume: {tmp_path}/none is no run folder: it has no config.yaml"])
+    assert (code, lines) == (2, [f"error: --resume: {tmp_path}/none is not a run folder: it has no config.yaml"])
 
 
 def test_wandb_that_is_not_installed(config, tmp_path, capsys, monkeypatch):
@@ -119,7 +119,7 @@ def test_run_folder_that_cannot_be_made(config, tmp_path, capsys):
     for arguments in ([], ["--log-dir", tmp_path / "logs" / "run"]):
         code, lines = call(capsys, train.main, "--config", config, *arguments)
         assert (code, len(lines)) == (2, 1)
-        assert re.search(r"^error: run folder .*/logs/.*: cannot be made: .*--log-dir names another place$", lines[0])
+        assert re.search(r"^error: run folder .*/logs/.*: cannot be created: .*--log-dir", lines[0])
 
 
 def test_overrides_and_options_in_any_order(config, capsys):

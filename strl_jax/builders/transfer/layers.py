@@ -1,145 +1,126 @@
-"""Which observation components the rows and columns of a policy's parameters stand for."""
+"""The observation components that belong to the rows and columns of a policy's parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from strl_jax.modules import estimators
 from strl_jax.modules.policy import Policy
-from strl_jax.modules.stages import EncoderStage
+from strl_jax.modules.stages import EncoderStage, EstimatorStage
 from strl_jax.observations import Segments
 
-Path = tuple[str, ...]  # of a parameter below ``params``
+Path = tuple[str, ...]  # of a parameter, below ``params``
 Blocks = tuple[tuple[str, int], ...]  # (component, number of rows or columns), in order
+HIDDEN = "hidden features"  # the block of an axis without components
 
 
 def input_layers(policy: Policy) -> dict[Path, Blocks]:
     """The rows of every parameter whose first axis is an observation.
 
-    An encoded component has its latent's size in what comes after its encoder. An
-    estimator that reads the actor's memory has no such parameter, and neither have
-    convolutions.
-
-    Raises:
-        ValueError: the policy does not know its observations.
+    In the layer after an encoder, a component has the size of its latent. Convolutions
+    have no such parameter, nor has an estimator that reads the actor's memory.
     """
-    _check_groups(policy)
-    found = {}
+    rows = {}
     for group in ("actor", "critic"):
-        found[_first(policy, group, group)] = _embedded(policy, group)
+        rows[_first(policy, group, group)] = _embedded(policy, group)
         modules = encoder_modules(policy, group)
         for stage in encoder_stages(policy, group):
             if not stage.channels:
-                blocks = ((stage.component, _size(_segments(policy, group), stage.component)),)
-                found[modules[stage.component], "layer_0", "kernel"] = blocks
-    for name in _estimating(policy):
-        stage = getattr(policy, name)
+                path = (modules[stage.component], "layer_0", "kernel")
+                rows[path] = _blocks(_segments(policy, group), [stage.component])
+    for name, stage in _estimators(policy).items():
         if not stage.on_actor_memory:
-            names = estimators.in_order(stage.inputs, policy.actor_obs)
-            blocks = tuple((component, _size(policy.actor_obs, component)) for component in names)
-            found[_first(policy, name, f"state_{name}")] = blocks
-    return found
+            components = estimators.in_order(stage.inputs, policy.actor_obs)
+            rows[_first(policy, name, f"state_{name}")] = _blocks(policy.actor_obs, components)
+    return rows
 
 
 def output_layers(policy: Policy) -> dict[Path, Blocks]:
-    """The columns of every parameter whose last axis is an estimate of components.
-
-    Raises:
-        ValueError: the policy does not know its observations.
-    """
-    _check_groups(policy)
-    found = {}
-    for name in _estimating(policy):
-        stage = getattr(policy, name)
-        names = estimators.in_order(stage.targets, policy.actor_obs, policy.critic_obs)
-        blocks = tuple((component, _size(policy.critic_obs, component)) for component in names)
-        layer = f"layer_{len(stage.hidden_sizes)}"
-        found |= {(f"state_{name}", layer, leaf): blocks for leaf in ("kernel", "bias")}
-    return found
+    """The columns of every parameter whose last axis is an estimate of components."""
+    columns = {}
+    for name, stage in _estimators(policy).items():
+        components = estimators.in_order(stage.targets, policy.actor_obs, policy.critic_obs)
+        for leaf in ("kernel", "bias"):
+            path = (f"state_{name}", f"layer_{len(stage.hidden_sizes)}", leaf)
+            columns[path] = _blocks(policy.critic_obs, components)
+    return columns
 
 
 def encoder_modules(policy: Policy, group: str) -> dict[str, str]:
-    """Component -> name of the module that encodes it for the ``actor`` or the ``critic``."""
+    """Component -> name of the module that encodes it, for the group ``actor`` or ``critic``."""
     shared = group == "critic" and policy.critic_encoders == "shared"
     prefix = "actor" if shared else group
     return {stage.component: f"{prefix}_encoder_{index}" for index, stage in enumerate(encoder_stages(policy, group))}
 
 
 def encoder_stages(policy: Policy, group: str) -> tuple[EncoderStage, ...]:
-    """The encoders of the ``actor``'s or the ``critic``'s observation."""
+    """The encoders of the group ``actor`` or ``critic``."""
     if group == "actor" or policy.critic_encoders == "shared":
         return policy.encoders
     return policy.critic_encoders
 
 
-def common(before: Blocks, now: Blocks, latents: Mapping[str, bool]) -> list[str]:
-    """Components of the same name and size in both.
+def common(before: Blocks, now: Blocks, same_latent: Mapping[str, bool]) -> list[str]:
+    """Components that have the same name and size in both.
 
     Args:
-        latents: encoded component -> whether it is the same latent in both.
+        same_latent: encoded component -> whether both policies encode it equally.
     """
-    return [name for name, size in now if dict(before).get(name) == size and latents.get(name, True)]
+    return [name for name, size in now if dict(before).get(name) == size and same_latent.get(name, True)]
 
 
-def places(before: Blocks, now: Blocks, names: list[str]) -> list[np.ndarray]:
-    """The rows (or columns) of the components ``names`` in each of the two."""
-    found = []
-    for blocks in (before, now):
-        segments = Segments(tuple(name for name, _ in blocks), tuple((size,) for _, size in blocks))
-        found.append(np.concatenate([np.arange(segments.size)[segments.slice(name)] for name in names]))
-    return found
+def indices(blocks: Blocks, names: list[str]) -> np.ndarray:
+    """The rows (or columns) of the components ``names``, one after the other."""
+    segments = Segments(tuple(name for name, _ in blocks), tuple((size,) for _, size in blocks))
+    return np.concatenate([np.arange(segments.size)[segments.slice(name)] for name in names])
 
 
-def changes(what: str, end: str, before: Blocks, now: Blocks, latents: Mapping[str, bool]) -> list[str]:
+def changes(title: str, result: str, before: Blocks, now: Blocks, same_latent: Mapping[str, bool]) -> list[str]:
     """A line for each component that is not ``common`` to both.
 
     Args:
-        what: what a component is, such as ``component``.
-        end: what becomes of one that is new.
-        latents: see ``common``.
+        title: before the name of a component.
+        result: what the weights of a new component are.
+        same_latent: see ``common``.
     """
-    old, lines = dict(before), []
+    sizes, lines = dict(before), []
     for name, size in now:
-        if name not in old:
-            lines.append(f"{what} {name} ({size}) is new, {end}")
-        elif not latents.get(name, True):
-            lines.append(f"{what} {name} ({size}) has another encoder than in the checkpoint, {end}")
-        elif old[name] != size:
-            lines.append(f"{what} {name} has another size, {old[name]} in the checkpoint, {size} now; {end}")
-    names = [name for name, _ in now]
-    return lines + [
-        f"{what} {name} ({size}) of the checkpoint is left out" for name, size in before if name not in names
-    ]
+        if name not in sizes:
+            lines.append(f"{title} {name} ({size}) is new, {result}")
+        elif not same_latent.get(name, True):
+            lines.append(f"{title} {name} ({size}) has another encoder than in the checkpoint, {result}")
+        elif sizes[name] != size:
+            lines.append(f"{title} {name} has another size, {sizes[name]} in the checkpoint, {size} now; {result}")
+    removed = [(name, size) for name, size in before if name not in dict(now)]
+    return lines + [f"{title} {name} ({size}) of the checkpoint is left out" for name, size in removed]
 
 
-def show(blocks: Blocks | None) -> str:
-    """The components in words."""
-    return "a memory" if blocks is None else ", ".join(f"{name} ({size})" for name, size in blocks)
+def show(blocks: Blocks) -> str:
+    """The components for a message."""
+    return ", ".join(f"{name} ({size})" for name, size in blocks)
 
 
 def _embedded(policy: Policy, group: str) -> Blocks:
-    """A group's components with encoders' latents in place."""
-    segments, latents = _segments(policy, group), {s.component: s.latent_size for s in encoder_stages(policy, group)}
-    return tuple((name, latents.get(name, size)) for name, size in zip(segments.names, segments.sizes, strict=True))
+    """A group's components, with the sizes of latents for those that are encoded."""
+    segments = _segments(policy, group)
+    latents = {stage.component: stage.latent_size for stage in encoder_stages(policy, group)}
+    return tuple((name, latents.get(name, size)) for name, size in _blocks(segments, segments.names))
 
 
 def _first(policy: Policy, name: str, network: str) -> Path:
-    """The parameter of the stage ``name`` that multiplies its input."""
+    """The parameter that multiplies the input of a network, or of the memory before it."""
     return (network, "layer_0", "kernel") if policy.memory is None else (f"memory_{name}", "weight_ih_l0")
 
 
-def _estimating(policy: Policy) -> list[str]:
-    return [name for name in ("adaptor", "estimator") if getattr(policy, name) is not None]
+def _estimators(policy: Policy) -> dict[str, EstimatorStage]:
+    stages = {name: getattr(policy, name) for name in ("adaptor", "estimator")}
+    return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 def _segments(policy: Policy, group: str) -> Segments:
     return policy.actor_obs if group == "actor" else policy.critic_obs
 
 
-def _size(segments: Segments, component: str) -> int:
-    return segments.sizes[segments.names.index(component)]
-
-
-def _check_groups(policy: Policy) -> None:
-    if policy.actor_obs is None or policy.critic_obs is None:
-        raise ValueError("the policy does not know its observations: actor_obs and critic_obs are needed")
+def _blocks(segments: Segments, components: Sequence[str]) -> Blocks:
+    sizes = dict(zip(segments.names, segments.sizes, strict=True))
+    return tuple((name, sizes[name]) for name in components)
