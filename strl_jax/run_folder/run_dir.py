@@ -21,9 +21,9 @@ LOCK = ".lock"
 METRICS = "metrics.jsonl"
 
 
-def name(config: Config, stamp: float | None = None) -> Path:
-    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME]; ``stamp`` is a Unix time, None: now."""
-    when = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(stamp))
+def name(config: Config) -> Path:
+    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME], with the present local time."""
+    when = time.strftime("%Y-%m-%d_%H-%M-%S")
     suffix = f"_{config.runner.run_name}" if config.runner.run_name else ""
     return Path(config.runner.log_root) / config.runner.experiment_name / (when + suffix)
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,10 +22,11 @@ def config(tmp_path):
 
 
 def test_name(config, tmp_path):
-    stamp = time.mktime((2026, 3, 1, 14, 5, 9, 0, 0, -1))
-    assert run_dir.name(config, stamp) == tmp_path / "logs" / "walk" / "2026-03-01_14-05-09"
+    path = run_dir.name(config)
+    assert path.parent == tmp_path / "logs" / "walk"
+    assert abs(time.time() - time.mktime(time.strptime(path.name, "%Y-%m-%d_%H-%M-%S"))) < 60
     named, _ = from_dict(settings(tmp_path, run_name="wide"))
-    assert run_dir.name(named, stamp) == tmp_path / "default" / "2026-03-01_14-05-09_wide"
+    assert re.fullmatch(rf"{tmp_path}/default/[\d-]{{10}}_[\d-]{{8}}_wide", str(run_dir.name(named)))
 
 
 def test_create_and_read(config, tmp_path):

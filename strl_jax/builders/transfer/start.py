@@ -4,7 +4,7 @@ The counterparts in st_rl are ``load_misaligned_state_dict`` and ``ckpt_manipula
 """
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -17,7 +17,6 @@ from strl_jax.config import ConfigError
 from strl_jax.config.errors import raised
 from strl_jax.run_folder.arrays import flatten
 from strl_jax.run_folder.errors import CheckpointError, compare, first_few
-from strl_jax.run_folder.reader import KINDS
 from strl_jax.types import TrainState
 
 Manipulator = Callable[[dict, dict, dict], tuple[dict, dict]]
@@ -29,16 +28,14 @@ def load_policy(
     run_dir: str | Path,
     algorithm: Algorithm,
     train_state: TrainState,
-    kinds: Sequence[str] = KINDS,
     manipulator: str | Manipulator = BY_COMPONENT,
 ) -> tuple[TrainState, list[str]]:
     """A training state with the weights and statistics of another run; optimiser and counts do not change.
 
     Args:
-        run_dir: folder of the other run.
+        run_dir: folder of the other run; its checkpoint is chosen as in ``read_policy``.
         algorithm: of the training state.
         train_state: the initial state.
-        kinds: of checkpoints, see ``read_policy``.
         manipulator: ``by_component`` (see ``matching.by_component``); or a function, or its
             import path ``pkg.mod:function``, ``(variables, stats, meta) -> (variables, stats)``.
             Its arguments are those of the checkpoint, as NumPy arrays that it may change;
@@ -53,7 +50,7 @@ def load_policy(
     """
     function = None if manipulator == BY_COMPONENT else find_manipulator(manipulator)
     sharding = jax.tree.leaves(train_state.params)[0].sharding
-    source, variables, stats, meta = read_policy(run_dir, kinds, sharding)
+    source, variables, stats, meta = read_policy(run_dir, sharding=sharding)
     initial = jax.device_get({"policy": train_state.params["policy"], "stats": train_state.stats})
     if function is None:
         variables, lines = by_component(source.policy, variables, algorithm.policy, initial["policy"])
