@@ -142,9 +142,8 @@ def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
             raise ValueError(f"robot.joints: {name} is not allowed; it must be a hinge joint")
     if len(joints) != model.njnt - 1:
         missing = [name or "a joint without a name" for name in _names(model, JOINT)[1:] if name not in config.joints]
-        raise ValueError(
-            f"robot.joints: it has {len(joints)} joints, the model has {model.njnt - 1}; missing: {', '.join(missing)}"
-        )
+        listed = f"{len(joints)} of the model's {model.njnt - 1} joints are listed"
+        raise ValueError(f"robot.joints: {listed}; missing: {', '.join(missing)}")
     return joints
 
 
