@@ -35,9 +35,9 @@ class PlaygroundEnv(SimulatorEnv):
     state only the live leaves are kept (CartpoleBalance in JAX: 8 of 95).
 
     JAX cannot see which leaves the functions of Warp read, so more leaves are kept (117 of 196),
-    except those that all environments share (contacts): every step computes them again. They hold
-    ``naconmax`` contacts for all environments of a device together; increase it for many
-    environments. Warp runs on CUDA; on a CPU it is slow.
+    except those that all environments share (contacts): every step computes them again. There is
+    room for ``naconmax`` contacts of all environments on a device together; increase it for
+    many environments. Warp runs on CUDA; on a CPU it is slow.
 
     Args:
         name: name in Playground's registry, for example ``CheetahRun``.

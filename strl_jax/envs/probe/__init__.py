@@ -11,27 +11,7 @@ from strl_jax.envs.probe.sparse import Sparse
 from strl_jax.envs.probe.style import Gait, Style, expert_pairs
 from strl_jax.envs.probe.values import Constant, Cycle, Discounted, ObservedReward, Timeout
 
-__all__ = [
-    "PROBES",
-    "Action",
-    "Constant",
-    "Cycle",
-    "Discounted",
-    "Gait",
-    "Image",
-    "Nan",
-    "ObservedReward",
-    "Probe",
-    "Remember",
-    "Sparse",
-    "StateAction",
-    "Style",
-    "Teacher",
-    "Timeout",
-    "TwoGroups",
-    "expert_pairs",
-    "make",
-]
+__all__ = ["PROBES", "Probe", "expert_pairs", "make"]
 
 PROBES: dict[str, type[Probe]] = {
     "constant": Constant,

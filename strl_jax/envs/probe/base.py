@@ -21,10 +21,10 @@ def signs(key: Array) -> Array:
     return jax.vmap(lambda k: jax.random.rademacher(k, (), jnp.float32))(key)
 
 
-def check_whole(name: str, value: float, least: int) -> None:
-    """Raises ``ValueError`` unless the option ``name`` is a whole number >= ``least``."""
-    if value < least or value != int(value):
-        raise ValueError(f"{name} is {value}; it must be a whole number of at least {least}")
+def check_whole(name: str, value: float, minimum: int) -> None:
+    """Raises ``ValueError`` unless the option ``name`` is a whole number >= ``minimum``."""
+    if value < minimum or value != int(value):
+        raise ValueError(f"{name} is {value}; it must be a whole number of at least {minimum}")
 
 
 def env_state(physics, obs: Array, reward, *, terminated, tracking_error=None, **components: Array) -> EnvState:

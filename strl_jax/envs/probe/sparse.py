@@ -44,13 +44,13 @@ class Sparse(Probe):
 
     def reset(self, key: Array) -> EnvState:
         zero = jnp.zeros(key.shape[0])
-        return self._at(zero, zero)
+        return self._state_at(zero, zero)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         position = jnp.clip(state.physics + jnp.clip(action[:, 0], -1.0, 1.0), 0.0, self.length)
-        return self._at(position, position - state.physics)
+        return self._state_at(position, position - state.physics)
 
-    def _at(self, position: Array, moved: Array) -> EnvState:
+    def _state_at(self, position: Array, moved: Array) -> EnvState:
         reached = position >= self.length - 0.5
         reward = reached - self.cost * jnp.maximum(moved, 0.0)
         nearest = jnp.minimum(jnp.floor(position + 0.5), self.length - 1)  # x = length counts as the last place

@@ -12,13 +12,15 @@ from strl_jax.types import Array, EnvState
 class Constant(Probe):
     """One step, reward 1, observation 0. V = 1."""
 
+    terminates = True
+
     def reset(self, key: Array) -> EnvState:
         zero = jnp.zeros(key.shape[0])
         return env_state(zero, zero, zero, terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         del action
-        return env_state(state.physics, state.physics, 1.0, terminated=True)
+        return env_state(state.physics, state.physics, 1.0, terminated=self.terminates)
 
 
 @dataclass(frozen=True)
@@ -50,19 +52,13 @@ class Discounted(Probe):
 
 
 @dataclass(frozen=True)
-class Timeout(Probe):
+class Timeout(Constant):
     """Reward 1 at every step, observation 0; only the time limit ends an episode.
 
     V = 1 / (1 - gamma) if the learner adds gamma V at a time-out, lower if it treats the time-out as a termination.
     """
 
-    def reset(self, key: Array) -> EnvState:
-        zero = jnp.zeros(key.shape[0])
-        return env_state(zero, zero, zero, terminated=False)
-
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        del action
-        return env_state(state.physics, state.physics, 1.0, terminated=False)
+    terminates = False
 
 
 @dataclass(frozen=True)

@@ -118,10 +118,10 @@ def _check_fields(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
     widths = {"gaps": config.gap_size[1], "blocks_up": config.block_length, "blocks_down": config.block_length}
     widths |= {"stairs_up": config.step_width, "stairs_down": config.step_width}
     widest = max(kinds, key=lambda kind: widths.get(kind, 0.0))
-    least = platform + 2 * (max(widths.get(widest, 0.0), 2 * cell) + cell)
-    if length < least - EPS:
+    minimum = platform + 2 * (max(widths.get(widest, 0.0), 2 * cell) + cell)
+    if length < minimum - EPS:
         raise ValueError(
-            f"terrain.terrain_length: {length:g} is not allowed; it must be >= {least:g}, "
+            f"terrain.terrain_length: {length:g} is not allowed; it must be >= {minimum:g}, "
             f"for the platform of {platform:g} and the ground around it in {widest}"
         )
     if config.start_offset > platform / 2:

@@ -73,9 +73,8 @@ def _rough(shape: Shape) -> Field:
 
 def _slope(shape: Shape) -> Field:
     """A pyramid with a flat top."""
-    return shape.at_difficulty(shape.config.slope) * (
-        shape.half - np.maximum(shape.radius, shape.platform)
-    ), NO_OBSTACLE
+    slope = shape.at_difficulty(shape.config.slope)
+    return slope * (shape.half - np.maximum(shape.radius, shape.platform)), NO_OBSTACLE
 
 
 def _stairs(shape: Shape) -> Field:
@@ -92,9 +91,8 @@ def _gaps(shape: Shape) -> Field:
 
 
 def _block(shape: Shape) -> Field:
-    return _ring(
-        shape, BLOCK, shape.whole_cells(shape.config.block_length, 2), shape.at_difficulty(shape.config.block_height)
-    )
+    extent, height = shape.whole_cells(shape.config.block_length, 2), shape.at_difficulty(shape.config.block_height)
+    return _ring(shape, BLOCK, extent, height)
 
 
 def _ring(shape: Shape, obstacle: int, extent: float, height: float) -> Field:
