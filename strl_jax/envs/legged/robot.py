@@ -110,9 +110,7 @@ def _simplified(spec: mujoco.MjSpec, config: RobotConfig, sim: SimConfig, own_pl
     option.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
     off, on = mujoco.mjtDisableBit, mujoco.mjtEnableBit
     option.disableflags = (option.disableflags | off.mjDSBL_EULERDAMP) & ~(off.mjDSBL_CONTACT | off.mjDSBL_CONSTRAINT)
-    option.enableflags &= ~(
-        on.mjENBL_ENERGY | on.mjENBL_FWDINV
-    )  # nothing reads these values, and MJX does not support them
+    option.enableflags &= ~(on.mjENBL_ENERGY | on.mjENBL_FWDINV)  # unused values that MJX does not support
     return spec
 
 
