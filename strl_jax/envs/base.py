@@ -1,4 +1,4 @@
-"""The one environment protocol: a batch of environments as pure functions."""
+"""The environment protocol: a batch of environments as pure functions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -10,12 +10,14 @@ from strl_jax.types import Array, EnvState
 
 
 class Env(ABC):
-    """A batch of environments. Subclass it, or offer the same attributes.
+    """A batch of environments. Subclass it, or provide the same attributes.
+
+    B is the number of environments; it is the first axis of every array.
 
     Attributes:
-        observation_shapes: component name -> shape of one environment's component.
-        action_size: number of actions.
-        dt: seconds of one step.
+        observation_shapes: component name -> shape of the component for one environment.
+        action_size: number of actions A.
+        dt: duration of one step in seconds.
         episode_length: default time limit in steps.
     """
 
@@ -26,54 +28,59 @@ class Env(ABC):
 
     @abstractmethod
     def reset(self, key: Array) -> EnvState:
-        """Fresh environments, one for each key of ``key[B]``."""
+        """Initial states of B environments, one for each PRNG key of ``key[B]``."""
 
     @abstractmethod
     def step(self, state: EnvState, action: Array) -> EnvState:
-        """One step of all environments, with no reset. ``action`` is ``[B, action_size]``.
+        """One step of all environments, without resets. ``action`` is ``[B, A]``.
 
-        Of ``state`` only ``physics`` and ``obs`` are there; see ``carried``.
+        Only ``physics`` and ``obs`` of ``state`` have values; see ``carried``.
         """
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
-        """``fresh`` where ``done[B]``, else ``state``, both ``carried``. Override to keep what outlives an episode."""
+        """``fresh`` where ``done[B]``, otherwise ``state``; both are ``carried``.
+
+        Override it to keep values that continue after the end of an episode, such as a curriculum.
+        """
         return where(done, fresh, state)
 
     def evaluated(self) -> "Env":
-        """The environments of an evaluation: override to leave out what only training needs, such as pushes."""
+        """The environments for an evaluation. Override it to remove what only training needs, such as pushes."""
         return self
 
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
-        """What an evaluation reports beside the metrics; runners know ``tracking_error`` and ``CoT``.
+        """Scalars that an evaluation reports in addition to the metrics.
+
+        The runners show ``tracking_error`` and ``CoT`` (cost of transport).
 
         Args:
-            means: scalars, each metric's mean over all steps of all episodes.
+            means: metric -> scalar, its mean over all steps of all episodes.
         """
         return {}
 
     def simulator(self) -> tuple[Callable, Callable]:
-        """The bare simulator, for benchmarks: ``reset(key[B]) -> state`` and ``step(state, action) -> state``.
+        """The simulator alone, for benchmarks: ``reset(key[B]) -> state`` and ``step(state, action) -> state``.
 
-        Adapters that wrap a simulator give its own functions, over its own whole state.
+        An adapter returns the functions of its simulator, which use the simulator's complete state.
         """
         return self.reset, self.step
 
     def finite(self, state: EnvState) -> Array:
-        """bool[B]: nothing in the environment's physics is NaN or infinite."""
+        """bool[B]: the environment's physics has no NaN and no infinity."""
         return finite(state.physics, state.reward.shape[0])
 
 
 def carried(state: EnvState) -> EnvState:
-    """The part of a state that goes from step to step: physics and observation.
+    """The part of a state that the next step needs: physics and observation.
 
-    What belongs to one step alone (reward, ends, metrics, extras) would be reset,
-    copied through the rollout's loop and saved for nothing.
+    The other fields (reward, ends, metrics, extras) belong to one step. Without them
+    the rollout's loop copies less, a reset writes less and a checkpoint is smaller.
     """
     return state.replace(reward=None, terminated=None, timeout=None, metrics={}, extras={})
 
 
 def where(condition: Array, chosen, other):
-    """Tree of ``chosen`` where ``condition[B]``, else ``other``; leaves ``[B, ...]``, PRNG keys too."""
+    """Tree with ``chosen`` where ``condition[B]``, otherwise ``other``; leaves ``[B, ...]``, PRNG keys too."""
 
     def pick(a, b):
         return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
@@ -81,14 +88,14 @@ def where(condition: Array, chosen, other):
     return jax.tree.map(pick, chosen, other)
 
 
-LARGEST = 1e9  # a simulator passes through finite numbers beyond any quantity of a robot before it gives NaN
+LARGEST = 1e9  # no quantity of a robot is so large, but a simulator that diverges passes it before it returns NaN
 
 
 def finite(tree, batch: int, limit: float = jnp.inf) -> Array:
-    """bool[B]: every floating-point leaf ``[B, ...]`` of the tree is finite and under ``limit`` in size."""
+    """bool[B]: every floating-point leaf ``[B, ...]`` of the tree is finite, and its magnitude is below ``limit``."""
     result = jnp.ones(batch, bool)
     for leaf in jax.tree.leaves(tree):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size:
-            sane = jnp.isfinite(leaf) & (jnp.abs(leaf) < limit)
-            result &= sane.reshape(batch, -1).all(axis=1)
+            valid = jnp.isfinite(leaf) & (jnp.abs(leaf) < limit)
+            result &= valid.reshape(batch, -1).all(axis=1)
     return result

@@ -1,4 +1,4 @@
-"""Whether an environment keeps to the protocol of ``envs.base.Env``, found by its shapes alone."""
+"""Checks that an environment follows the protocol of ``envs.base.Env``, from shapes and dtypes alone."""
 
 import math
 import numbers
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from strl_jax.envs.base import Env, carried
 from strl_jax.types import EnvState
 
-BATCH = 3
+BATCH = 3  # environments; messages show this size of a first axis as B
 PROTOCOL = (
     "reset",
     "step",
@@ -28,15 +28,15 @@ PROTOCOL = (
 
 
 class ContractError(ValueError):
-    """An environment that does not keep to the protocol, in one line."""
+    """An environment does not follow the protocol; the message is one line."""
 
 
 def check(env: Env) -> None:
-    """Follows ``reset``, ``step``, ``merge`` and ``finite`` without computing or compiling anything.
+    """Traces ``reset``, ``step``, ``merge`` and ``finite``. Nothing is computed or compiled.
 
     Raises:
-        ContractError: what is wrong, found and wanted. What the environment itself
-            raises is passed on.
+        ContractError: names the value, what it is and what it must be. Exceptions of
+            the environment's own functions are not converted.
     """
     _check_attributes(env)
     key = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), BATCH))
@@ -45,24 +45,25 @@ def check(env: Env) -> None:
     start = jax.eval_shape(carried, fresh)
     _check_observation("reset", env, start)
     for path, leaf in _paths(start.physics):
-        _check_batch(f"reset: physics{path}", leaf)
+        _check_first_axis(f"reset: physics{path}", leaf)
 
     after = jax.eval_shape(env.step, start, jax.ShapeDtypeStruct((BATCH, env.action_size), jnp.float32))
     _check_state("step", after)
     _check_observation("step", env, after)
     _check_step(after)
-    _check_same("step: physics", start.physics, after.physics, "reset gives")
-    _check_same("step: obs", start.obs, after.obs, "reset gives")
+    _check_equal_structure("step: physics", start.physics, after.physics, "reset gives")
+    _check_equal_structure("step: obs", start.obs, after.obs, "reset gives")
 
     done = jax.ShapeDtypeStruct((BATCH,), jnp.bool_)
-    _check_same("merge: state", start, jax.eval_shape(env.merge, done, start, jax.eval_shape(carried, after)), "it was")
-    _check_shape("finite: it", jax.eval_shape(env.finite, after), (BATCH,), (jnp.bool_,), "bool")
+    merged = jax.eval_shape(env.merge, done, start, jax.eval_shape(carried, after))
+    _check_equal_structure("merge: state", start, merged, "its input was")
+    _check_shape("finite: the result", jax.eval_shape(env.finite, after), (BATCH,), (jnp.bool_,), "bool")
 
 
 def _check_attributes(env: Env) -> None:
-    lacking = [name for name in PROTOCOL if not hasattr(env, name)]
-    if lacking:
-        raise ContractError(f"it lacks {', '.join(lacking)}; it must be a strl_jax.envs.base.Env")
+    missing = [name for name in PROTOCOL if not hasattr(env, name)]
+    if missing:
+        raise ContractError(f"it has no {', '.join(missing)}; it must be a strl_jax.envs.base.Env")
     for name in ("action_size", "episode_length"):
         _check_count(name, getattr(env, name))
     if isinstance(env.dt, bool) or not isinstance(env.dt, numbers.Real) or not 0 < env.dt < math.inf:
@@ -83,7 +84,7 @@ def _check_count(name: str, value: Any) -> None:
 
 def _check_state(function: str, state: Any) -> None:
     if not isinstance(state, EnvState):
-        raise ContractError(f"{function}: it gives {type(state).__name__}; it must give a strl_jax.types.EnvState")
+        raise ContractError(f"{function}: the result is {_text(state)}; it must be a strl_jax.types.EnvState")
     for field in ("obs", "metrics", "extras"):
         value = getattr(state, field)
         if not isinstance(value, dict) and not (function == "reset" and field != "obs"):
@@ -93,8 +94,8 @@ def _check_state(function: str, state: Any) -> None:
 def _check_observation(function: str, env: Env, state: EnvState) -> None:
     for name, shape in env.observation_shapes.items():
         if name not in state.obs:
-            has = ", ".join(map(str, state.obs)) or "nothing"
-            raise ContractError(f"{function}: obs has no {name!r}, which is in observation_shapes; it has {has}")
+            names = ", ".join(map(str, state.obs)) or "nothing"
+            raise ContractError(f"{function}: obs has no {name!r}, which is in observation_shapes; it has {names}")
         _check_shape(f"{function}: obs[{name!r}]", state.obs[name], (BATCH, *shape), _NUMBERS, "number")
 
 
@@ -105,45 +106,46 @@ def _check_step(state: EnvState) -> None:
     for name, value in state.metrics.items():
         _check_shape(f"step: metrics[{name!r}]", value, (BATCH,), _NUMBERS, "number")
     for path, leaf in _paths(state.extras):
-        _check_batch(f"step: extras{path}", leaf)
+        _check_first_axis(f"step: extras{path}", leaf)
 
 
 _NUMBERS = (jnp.floating, jnp.integer, jnp.bool_)
 
 
-def _check_shape(what: str, found: Any, shape: tuple, kinds: tuple, kind: str) -> None:
-    fits = getattr(found, "shape", None) == shape and any(jnp.issubdtype(found.dtype, k) for k in kinds)
+def _check_shape(what: str, value: Any, shape: tuple, kinds: tuple, kind: str) -> None:
+    fits = getattr(value, "shape", None) == shape and any(jnp.issubdtype(value.dtype, k) for k in kinds)
     if not fits:
-        raise ContractError(f"{what} is {_text(found)}; it must be {kind}{_sizes(shape)}")
+        raise ContractError(f"{what} is {_text(value)}; it must be {kind}{_sizes(shape)}")
 
 
-def _check_batch(what: str, found: Any) -> None:
-    if found.shape[:1] != (BATCH,):
-        raise ContractError(f"{what} is {_text(found)}; its first axis must be that of the environments, [B, ...]")
+def _check_first_axis(what: str, value: Any) -> None:
+    if value.shape[:1] != (BATCH,):
+        raise ContractError(f"{what} is {_text(value)}; its first axis must be the environments, [B, ...]")
 
 
-def _check_same(what: str, before: Any, after: Any, who: str) -> None:
-    """The loop over the steps carries it, so nothing of it may change but the values."""
+def _check_equal_structure(what: str, before: Any, after: Any, reference: str) -> None:
+    """The loop over the steps carries the tree, so its structure, shapes and dtypes must not change."""
     first, second = _paths(before), _paths(after)
-    missing = dict(first).keys() ^ dict(second).keys()
-    if missing or jax.tree.structure(before) != jax.tree.structure(after):
-        path = min(missing, default="")
-        here, there = ("absent", "there") if path in dict(first) else ("there", "absent")
-        where = f"{path} is {here}" if path else f" is {jax.tree.structure(after)}"
-        raise ContractError(f"{what}{where}; {who} {there if path else jax.tree.structure(before)}; they must be alike")
+    different = dict(first).keys() ^ dict(second).keys()
+    if different or jax.tree.structure(before) != jax.tree.structure(after):
+        path = min(different, default="")
+        now, then = ("absent", "present") if path in dict(first) else ("present", "absent")
+        text = f"{path} is {now}" if path else f" is {jax.tree.structure(after)}"
+        then = then if path else jax.tree.structure(before)
+        raise ContractError(f"{what}{text}; {reference} {then}; they must be equal")
     for (path, old), (_, new) in zip(first, second, strict=True):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
-            raise ContractError(f"{what}{path} is {_text(new)}; {who} {_text(old)}; they must be alike")
+            raise ContractError(f"{what}{path} is {_text(new)}; {reference} {_text(old)}; they must be equal")
 
 
 def _paths(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
 
-def _text(found: Any) -> str:
-    return f"{found.dtype}{_sizes(found.shape)}" if hasattr(found, "dtype") else type(found).__name__
+def _text(value: Any) -> str:
+    return f"{value.dtype}{_sizes(value.shape)}" if hasattr(value, "dtype") else type(value).__name__
 
 
 def _sizes(shape: tuple) -> str:
-    """The shape with the number of environments as B."""
+    """The shape as text, with the number of environments as B."""
     return f"[{', '.join(['B' if size == BATCH and not index else str(size) for index, size in enumerate(shape)])}]"

@@ -1,4 +1,4 @@
-"""Episodes around an environment: time limit, resets from a pool, NaN containment."""
+"""Episodes of an environment: time limit, resets from a pool, handling of NaN."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,27 +9,27 @@ import jax.numpy as jnp
 from strl_jax.envs.base import LARGEST, Env, carried, finite, where
 from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
 
-SMALLEST_POOL = 16  # few environments must not all start from one state
+SMALLEST_POOL = 16  # states; with fewer, a small number of environments could all start from the same state
 
 
 @dataclass(frozen=True)
 class EpisodeEnv:
-    """Runs episodes of ``env`` one after the other.
+    """Runs one episode of ``env`` after the other.
 
-    An environment that ends takes a state from a pool of fresh ones, drawn anew
-    in every iteration, so that a step never pays for a reset of all environments.
+    When an environment ends, it takes its next state from a pool of initial states. The pool
+    is computed once per iteration, so no step has to reset all environments.
+
+    A step is invalid where physics, observation, reward, metrics or extras are not finite, or
+    where an observation, reward or extra has a magnitude of 1e9 or more. Such numbers in the
+    observation of a reset are replaced by 0.
 
     Attributes:
         env: the environments.
         episode_length: time limit in steps.
-        pool_fraction: size of the pool as a part of the number of environments.
-
-    A step counts as invalid where physics, observation, reward, metrics or extras
-    are not finite, or an observation, reward or extra is 1e9 or more in size. An observation
-    of a reset that is such a number is shown as 0.
+        pool_fraction: size of the pool divided by the number of environments.
 
     Raises:
-        ValueError: a time limit under 1, or a pool fraction that is not above 0.
+        ValueError: the time limit is below 1, or the pool fraction is not above 0.
     """
 
     env: Env
@@ -43,31 +43,34 @@ class EpisodeEnv:
             raise ValueError(f"pool_fraction is {self.pool_fraction}; it must be above 0")
 
     def init(self, key: Array, random_lengths: bool) -> tuple[EpisodeState, dict[str, Array]]:
-        """Fresh episodes for ``key[B]``; with ``random_lengths`` each at a random age.
+        """New episodes, one for each PRNG key of ``key[B]``.
 
-        Random ages keep the time-outs of the environments from falling together.
+        Args:
+            key: ``[B]``.
+            random_lengths: each episode starts at a random step count, so that the
+                environments do not all reach the time limit in the same step.
 
         Returns:
-            The episodes, and zeros ``[B]`` for every metric that their steps will report.
+            The episodes, and zeros ``[B]`` for every metric that their steps report.
         """
         reset_key, age_key = jax.vmap(jax.random.split, out_axes=1)(key)
         env = self.env.reset(reset_key)
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
             step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
-        start = carried(env.replace(obs=_shown(env.obs)))
+        initial = carried(env.replace(obs=_zero_invalid(env.obs)))
         action = jnp.zeros((key.shape[0], self.env.action_size))
-        metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, start, action).metrics}
-        return EpisodeState(start, step), metrics
+        metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, initial, action).metrics}
+        return EpisodeState(initial, step), metrics
 
     def evaluated(self) -> "EpisodeEnv":
-        """Episodes of the environments of an evaluation."""
+        """Episodes of the environments for an evaluation; see ``Env.evaluated``."""
         return replace(self, env=self.env.evaluated())
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
-        """Fresh states for the resets of one iteration, ``pool_fraction * num_envs`` but at least 16 of them."""
+        """Initial states for the resets of one iteration: ``pool_fraction * num_envs``, but at least 16."""
         fresh = self.env.reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
-        return carried(fresh.replace(obs=_shown(fresh.obs)))
+        return carried(fresh.replace(obs=_zero_invalid(fresh.obs)))
 
     def step(
         self,
@@ -77,13 +80,13 @@ class EpisodeEnv:
         draw: Array,
         ends: Callable[[EnvState], Array] | None = None,
     ) -> tuple[EpisodeState, TimeStep]:
-        """One step of all environments; those that end start again from ``pool``.
+        """One step of all environments. Those that end continue with a state of ``pool``.
 
         Args:
             action: ``[B, A]``.
-            pool: fresh states, leaves ``[P, ...]``.
-            draw: ``[B]``, uniform in [0, 1): which of them an environment takes.
-            ends: ``state after the step -> bool[B]``: what else terminates an episode.
+            pool: initial states, leaves ``[P, ...]``.
+            draw: ``[B]``, uniform in [0, 1): selects the state of the pool for each environment.
+            ends: additional terminations: ``state after the step -> bool[B]``.
         """
         batch = action.shape[0]
         env = self.env.step(state.env, action)
@@ -112,14 +115,14 @@ class EpisodeEnv:
         return EpisodeState(merged, jnp.where(done, 0, step)), timestep
 
 
-def _shown(obs: Obs) -> Obs:
-    """A reset's observation with zeros for what would make a step invalid: it must not reach a loss.
+def _zero_invalid(obs: Obs) -> Obs:
+    """The observation of a reset, with 0 for numbers that would make a step invalid: they must not reach a loss.
 
-    If the environment stays broken, its first step is the one that is masked out and counted.
+    If the environment does not recover, its first step is invalid: it is masked out and counted.
     """
 
-    def shown(x):
-        sane = jnp.isfinite(x) & (jnp.abs(x) < LARGEST) if jnp.issubdtype(x.dtype, jnp.floating) else True
-        return jnp.where(sane, x, jnp.zeros_like(x))
+    def zero_invalid(x):
+        valid = jnp.isfinite(x) & (jnp.abs(x) < LARGEST) if jnp.issubdtype(x.dtype, jnp.floating) else True
+        return jnp.where(valid, x, jnp.zeros_like(x))
 
-    return jax.tree.map(shown, obs)
+    return jax.tree.map(zero_invalid, obs)

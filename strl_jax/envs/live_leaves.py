@@ -1,7 +1,7 @@
-"""Which leaves of a simulator's state the future depends on.
+"""The live leaves of a simulator's state: those that the results of later steps depend on.
 
-A simulator's state holds much that the next step computes anew before it reads
-it. Such leaves need no copy through a scan, no reset and no place in a checkpoint.
+A simulator's state has many leaves that the next step computes again before it reads
+them. Such leaves need not be copied through a scan, reset, or saved in a checkpoint.
 """
 
 from collections.abc import Callable
@@ -16,38 +16,41 @@ from strl_jax.types import Array
 
 
 class LiveLeaves:
-    """Packs a batch of states into its live leaves and back.
+    """Converts a batch of states to its live leaves and back.
 
     Args:
-        step: ``(state, action) -> (state, outputs)`` of ONE environment; everything in
-            ``outputs`` counts as wanted.
+        step: ``(state, action) -> (state, outputs)`` of ONE environment; every leaf of
+            ``outputs`` is treated as needed.
         state: shapes of one environment's state.
         action: shape of one environment's action.
 
     Attributes:
-        live: for every leaf of the state, whether some later step's outputs depend on it.
+        live: one bool for each leaf of the state: whether the outputs of a later step depend on it.
     """
 
     def __init__(self, step: Callable, state: Any, action: jax.ShapeDtypeStruct):
         self._leaves, self._treedef = jax.tree.flatten(state)
-        self.live = _live(step, state, action)
+        self.live = _dependencies(step, state, action)
 
     def pack(self, state: Any) -> tuple[Array, ...]:
-        """Live leaves ``[B, ...]`` of a batch of states."""
+        """The live leaves ``[B, ...]`` of a batch of states."""
         return tuple(leaf for leaf, live in zip(jax.tree.leaves(state), self.live, strict=True) if live)
 
     def unpack(self, packed: tuple[Array, ...], batch: int) -> Any:
-        """The batch of states, with zeros in the leaves that nothing reads."""
-        live = iter(packed)
+        """The batch of states; leaves that are not live are zeros."""
+        packed_leaves = iter(packed)
         leaves = [
-            next(live) if keep else jnp.zeros((batch, *leaf.shape), leaf.dtype)
-            for leaf, keep in zip(self._leaves, self.live, strict=True)
+            next(packed_leaves) if live else jnp.zeros((batch, *leaf.shape), leaf.dtype)
+            for leaf, live in zip(self._leaves, self.live, strict=True)
         ]
         return jax.tree.unflatten(self._treedef, leaves)
 
 
-def _live(step: Callable, state: Any, action: jax.ShapeDtypeStruct) -> tuple[bool, ...]:
-    """Smallest set of leaves that outputs depend on, now or through the set itself."""
+def _dependencies(step: Callable, state: Any, action: jax.ShapeDtypeStruct) -> tuple[bool, ...]:
+    """For each leaf of the state, whether the outputs depend on it, directly or through the state of a later step.
+
+    The set starts empty and grows until dead code elimination adds no leaf: a fixed point.
+    """
     jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(state, action)
     number = len(jax.tree.leaves(state))
     outputs = len(jax.tree.leaves(shapes[1]))

@@ -1,4 +1,4 @@
-"""The precision in which simulators multiply."""
+"""The precision of matrix products in simulators."""
 
 import functools
 from collections.abc import Callable
@@ -7,15 +7,15 @@ import jax
 
 
 def exact(function: Callable) -> Callable:
-    """``function`` with its matrix products in whole float32.
+    """``function`` with matrix products in full float32 precision.
 
-    On a GPU jax rounds their factors to ten bits (TF32) unless told otherwise: good enough for networks, but a
-    simulator's errors add up over thousands of steps, and more robots were seen to fall.
+    On a GPU, JAX rounds the factors of a matrix product to ten bits of mantissa (TF32) by default. This is
+    enough for networks, but the errors of a simulator add up over thousands of steps: with TF32, more robots fell.
     """
 
     @functools.wraps(function)
-    def inner(*args, **kwargs):
+    def with_float32_products(*args, **kwargs):
         with jax.default_matmul_precision("float32"):
             return function(*args, **kwargs)
 
-    return inner
+    return with_float32_products

@@ -211,7 +211,11 @@ def test_components_are_cut_in_their_order(monkeypatch):
             "components are {'cart': 2.0, 'pole': 2}; the sizes must add up to the observation's 4",
         ),
         ("inverted_pendulum", {}, "components are {}; the sizes must add up to the observation's 4"),
-        ("fake", {"state": 4}, "the observation has components of its own: privileged, state; it takes no components"),
+        (
+            "fake",
+            {"state": 4},
+            "components are {'state': 4}; the observation has its own, privileged, state: leave them out",
+        ),
     ],
 )
 def test_components_that_do_not_fit(fake, name, components, expected):

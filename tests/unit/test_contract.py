@@ -68,12 +68,12 @@ FAULTS = {
     "observation of another type": (
         "step",
         {"obs": lambda obs: obs | {"position": jnp.int32(obs["position"])}},
-        "step: obs['position'] is int32[B, 1]; reset gives float32[B, 1]; they must be alike",
+        "step: obs['position'] is int32[B, 1]; reset gives float32[B, 1]; they must be equal",
     ),
     "observation that appears": (
         "step",
         {"obs": lambda obs: obs | {"extra": obs["goal"]}},
-        "step: obs['extra'] is there; reset gives absent; they must be alike",
+        "step: obs['extra'] is present; reset gives absent; they must be equal",
     ),
     "no dict": ("step", {"obs": lambda obs: obs["goal"]}, "step: obs is float32[B, 1, 2]; it must be a dict"),
     "metric as a column": (
@@ -84,24 +84,24 @@ FAULTS = {
     "extra of no environment": (
         "step",
         {"extras": lambda _: {"time": jnp.zeros(7)}},
-        "step: extras['time'] is float32[7]; its first axis must be that of the environments, [B, ...]",
+        "step: extras['time'] is float32[7]; its first axis must be the environments, [B, ...]",
     ),
     "physics of no environment": (
         "reset",
         {"physics": lambda _: {"time": jnp.zeros(())}},
-        "reset: physics['time'] is float32[]; its first axis must be that of the environments, [B, ...]",
+        "reset: physics['time'] is float32[]; its first axis must be the environments, [B, ...]",
     ),
     "physics that grow": (
         "step",
         {"physics": lambda physics: (column(physics[0]), physics[1])},
-        "step: physics[0] is float32[B, 1]; reset gives float32[B]; they must be alike",
+        "step: physics[0] is float32[B, 1]; reset gives float32[B]; they must be equal",
     ),
     "merge that changes": (
         "merge",
         {"physics": lambda physics: (jnp.int32(physics[0]), physics[1])},
-        "merge: state.physics[0] is int32[B]; it was float32[B]; they must be alike",
+        "merge: state.physics[0] is int32[B]; its input was float32[B]; they must be equal",
     ),
-    "finite for all": ("finite", {}, "finite: it is float32[]; it must be bool[B]"),
+    "finite for all": ("finite", {}, "finite: the result is float32[]; it must be bool[B]"),
 }
 
 
@@ -137,7 +137,7 @@ def test_what_gives_no_state():
         def step(self, state, action):
             return state.obs
 
-    with pytest.raises(contract.ContractError, match=r"^step: it gives dict; .* strl_jax\.types\.EnvState$"):
+    with pytest.raises(contract.ContractError, match=r"^step: the result is dict; .* strl_jax\.types\.EnvState$"):
         contract.check(Bare())
 
 

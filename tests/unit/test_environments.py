@@ -138,7 +138,7 @@ def test_what_is_no_environment(my_module):
     with pytest.raises(ConfigError) as caught:
         environment.make_episode_env(config, environment.make_env(config.env))
     assert str(caught.value) == (
-        "env.name: my_envs:make_nothing gives object; it lacks reset, step, merge, finite, simulator, evaluated, "
+        "env.name: my_envs:make_nothing gives object; it has no reset, step, merge, finite, simulator, evaluated, "
         "scores, observation_shapes, action_size, dt, episode_length; it must be a strl_jax.envs.base.Env"
     )
 

@@ -190,13 +190,13 @@ def test_heights_between_the_points():
 def test_normals_of_a_cell():
     # In the middle of the first cell, in 0.5 m: (2 + 5) / 2 - (0 + 1) / 2 along x, (1 + 5) / 2 - (0 + 2) / 2 along y.
     expected = np.array([-6.0, -4.0, 1.0]) / math.sqrt(53.0)
-    np.testing.assert_allclose(PATCH.normal(jnp.array([1.25, -0.75])), expected, rtol=1e-5)
-    border = terrain.build(COARSE).normal(jnp.array([[-8.7, 0.2], [100.0, 0.0]]))
+    np.testing.assert_allclose(PATCH.surface(jnp.array([1.25, -0.75]))[1], expected, rtol=1e-5)
+    border = terrain.build(COARSE).surface(jnp.array([[-8.7, 0.2], [100.0, 0.0]]))[1]
     assert border.tolist() == [[0.0, 0.0, 1.0]] * 2
     # A slope of 0.1 that falls in the direction of x.
     ground = terrain.build(COARSE)
     place = jnp.asarray(ground.origins)[0, KINDS.index("slope_down"), :2] + jnp.array([2.2, 0.3])
-    np.testing.assert_allclose(ground.normal(place), np.array([0.1, 0.0, 1.0]) / math.sqrt(1.01), atol=1e-5)
+    np.testing.assert_allclose(ground.surface(place)[1], np.array([0.1, 0.0, 1.0]) / math.sqrt(1.01), atol=1e-5)
 
 
 def test_the_scan_is_the_heights_under_it(coarse):
@@ -300,7 +300,7 @@ def test_more_geoms_than_planes(tmp_path):
     names = {"base": "body", "joints": ("j",), "feet": ("foot",), "penalize_contacts_on": ()}
     names |= {"terminate_after_contacts_on": (), "torque_limit": 1.0, "default_joint_angles": {"j": 0.0}}
     config = RobotConfig(path=str(path), collide=True, **names)
-    with pytest.raises(ValueError, match=r"^robot\.collide: 33 geoms would touch the ground; on a terrain 31 at most"):
+    with pytest.raises(ValueError, match=r"^robot\.collide: 33 geoms can touch the ground; on a terrain at most 31"):
         robot.load(config, ControlConfig(), SimConfig(), own_planes=True)
     assert len(robot.load(config, ControlConfig(), SimConfig()).ground) == 1
 
@@ -313,7 +313,7 @@ ONLY_FLAT = dict.fromkeys(KINDS, 0.0) | {"flat": 1.0}
     [
         (
             {"terrain_proportions": dict.fromkeys(KINDS, 0)},
-            ".terrain_proportions: all are 0; one of them at least must be above 0",
+            ".terrain_proportions: all are 0; at least one must be above 0",
         ),
         ({"terrain_proportions": {"flat": -1}}, ".terrain_proportions.flat: -1 is not allowed; it must be >= 0"),
         ({"terrain_proportions": {"stair_up": 1}}, ".terrain_proportions.stair_up: unknown key; nearest is stairs_up"),
@@ -327,17 +327,17 @@ ONLY_FLAT = dict.fromkeys(KINDS, 0.0) | {"flat": 1.0}
         (
             # 3 m of platform, 2 x (1.5 m of block and one cell)
             {"terrain_length": 6.0},
-            ".terrain_length: 6 is not allowed; it must be >= 6.2, the platform of 3 and what is round it in blocks_up",
+            ".terrain_length: 6 is not allowed; it must be >= 6.2, for the platform of 3 and ",
         ),
         (
             # 3 m of platform, 2 x 3 cells
             {"terrain_length": 3.0, "terrain_proportions": ONLY_FLAT},
-            ".terrain_length: 3 is not allowed; it must be >= 3.6, the platform of 3 and what is round it in flat",
+            ".terrain_length: 3 is not allowed; it must be >= 3.6, for the platform of 3 and ",
         ),
         ({"start_offset": 2.0}, ".start_offset: 2 is not allowed; it must be <= 1.5, half of the platform"),
         (
             {"horizontal_scale": 0.01},
-            ".horizontal_scale: 0.01 is not allowed; it makes 9000 x 9000 heights, more than 10000000",
+            ".horizontal_scale: 0.01 is not allowed; it gives 9000 x 9000 heights; at most 10000000",
         ),
     ],
 )

@@ -35,7 +35,7 @@ def test_without_the_package(monkeypatch):
 
 
 def test_it_is_imported_only_where_it_is_used():
-    code = "import sys; from strl_jax import environments as e; e.make_env(e.EnvConfig(name='probe:action'))"
+    code = "import sys; from strl_jax.builders import environment as e; e.make_env(e.EnvConfig(name='probe:action'))"
     subprocess.run([sys.executable, "-c", f"{code}; assert 'mujoco_playground' not in sys.modules"], check=True)
 
 
@@ -141,7 +141,7 @@ def test_episodes_start_again_from_the_pool(walker):
         ({"impl": "c"}, "env.kwargs.impl: 'c' is not allowed; it must be one of jax, warp"),
         ({"colour": 1}, "env.kwargs.colour: unknown key; known are impl, config_overrides"),
         ({"config_overrides": 3}, "env.kwargs.config_overrides: 3 is not allowed; it must be a mapping"),
-        ({"config_overrides": {"impl": "jax"}}, "env.kwargs.config_overrides.impl: it is a keyword of its own, impl"),
+        ({"config_overrides": {"impl": "jax"}}, "env.kwargs.config_overrides.impl: this key is not allowed; use "),
         ({"config_overrides": {"ctrl_td": 1}}, "env.kwargs.config_overrides.ctrl_td: unknown key; nearest is ctrl_dt"),
         (
             {"config_overrides": {"reward_config": {"scale": 1}}},
@@ -157,13 +157,13 @@ def test_episodes_start_again_from_the_pool(walker):
         ),
         (
             {"config_overrides": {"episode_length": 2.5}},
-            "env.kwargs.config_overrides.episode_length: 2.5 is not allowed; it must be of the type int, such as 5",
+            "env.kwargs.config_overrides.episode_length: 2.5 is not allowed; it must have the type int, for example 5",
         ),
         (
             {"config_overrides": {"action_repeat": 0}},
             "env.kwargs.config_overrides.action_repeat: 0 is not allowed; it must be above 0",
         ),
-        ({"config_overrides": {"vision": True}}, "env.kwargs.config_overrides.vision: there are no images here; "),
+        ({"config_overrides": {"vision": True}}, "env.kwargs.config_overrides.vision: True is not allowed; "),
         *(
             (
                 {"config_overrides": {"ctrl_dt": dt}},
@@ -235,7 +235,7 @@ def test_menagerie_that_cannot_be_downloaded(playground, monkeypatch, tmp_path):
     monkeypatch.setattr(mjx_env, "MENAGERIE_PATH", folder)
     monkeypatch.setenv("PATH", "")  # without git there is no download
     line = line_of("Go1JoystickFlatTerrain")
-    assert f"MuJoCo Menagerie, which is not in {folder} and could not be downloaded ([Errno 2] No such file" in line
+    assert f"MuJoCo Menagerie, which is not in {folder} and cannot be downloaded ([Errno 2] No such file" in line
     assert f"git clone https://github.com/deepmind/mujoco_menagerie.git {folder} && git -C {folder} checkout " in line
 
     folder.mkdir()

@@ -138,7 +138,7 @@ def test_bad_requests_name_what_is_allowed():
         probe.make("action", goal=1.0)
     with pytest.raises(ValueError, match="'constant' has no option 'target'; its options: none"):
         probe.make("constant", target=1.0)
-    with pytest.raises(ValueError, match=r"probability is 1.5; it must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"probability is 1.5; it must be in \[0, 1\]"):
         probe.make("nan", probability=1.5)
     for delay in (0, 2.5):
         with pytest.raises(ValueError, match=f"delay is {delay}; it must be a whole number of at least 1"):

@@ -96,7 +96,7 @@ def test_options_out_of_range():
         with pytest.raises(ValueError, match=f"length is {length}; it must be a whole number of at least 2"):
             probe.make("sparse", length=length)
     for cost in (-0.01, 1.5):
-        with pytest.raises(ValueError, match=rf"cost is {cost}; it must lie in \[0, 1\]"):
+        with pytest.raises(ValueError, match=rf"cost is {cost}; it must be in \[0, 1\]"):
             probe.make("sparse", cost=cost)
     with pytest.raises(ValueError, match="'sparse' has no option 'size'; its options: length, cost"):
         probe.make("sparse", size=4)

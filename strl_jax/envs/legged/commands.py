@@ -1,4 +1,4 @@
-"""What the robots are told to do: velocities and a heading, drawn once and read from the draw."""
+"""Commands: velocities and a heading, computed from uniform random numbers that the state keeps."""
 
 import jax
 import jax.numpy as jnp
@@ -7,31 +7,31 @@ from strl_jax.envs.legged.config import CommandsConfig
 from strl_jax.envs.legged.config_types import Range
 from strl_jax.types import Array
 
-DRAWS = 5  # vx, vy, yaw rate, heading, whether it stands still
-GAIN = 0.5  # rad/s of yaw rate for each rad of heading error
+DRAWS = 5  # vx, vy, yaw rate, heading, standing still
+GAIN = 0.5  # rad/s of yaw rate per rad of heading error
 
 
 def draw(key: Array) -> Array:
-    """Uniform numbers in [0, 1) for a command, ``[B, 5]`` for ``key[B]``."""
+    """Uniform numbers in [0, 1) for one command per environment: ``[B, 5]`` for ``key[B]``."""
     return jax.vmap(lambda k: jax.random.uniform(k, (DRAWS,)))(key)
 
 
 def velocity(config: CommandsConfig, drawn: Array, level: Array, yaw: Array) -> Array:
-    """Commanded vx, vy in the base's frame and yaw rate, ``[B, 3]``.
+    """Commanded vx and vy (m/s) and yaw rate (rad/s) in the base's frame, ``[B, 3]``.
 
     Args:
         drawn: ``[B, 5]``, of ``draw``.
-        level: ``[B]``, the part of the planar ranges that is in use.
+        level: ``[B]``, factor of the planar ranges: the curriculum.
         yaw: ``[B]``, the base's heading, rad.
     """
     ranges = config.ranges
     planar = [
-        level * _within(ranges.lin_vel_x, drawn[:, 0]),
-        level * _within(ranges.lin_vel_y, drawn[:, 1]),
+        level * _in_range(ranges.lin_vel_x, drawn[:, 0]),
+        level * _in_range(ranges.lin_vel_y, drawn[:, 1]),
     ]
-    rate = _within(ranges.ang_vel_yaw, drawn[:, 2])
+    rate = _in_range(ranges.ang_vel_yaw, drawn[:, 2])
     if config.heading_command:
-        error = _wrap(_within(ranges.heading, drawn[:, 3]) - yaw)
+        error = _wrap(_in_range(ranges.heading, drawn[:, 3]) - yaw)
         rate = jnp.clip(GAIN * error, *ranges.ang_vel_yaw)
     xy = jnp.stack(planar, axis=-1)
     xy = jnp.where(jnp.linalg.norm(xy, axis=-1, keepdims=True) > config.smallest, xy, 0.0)
@@ -40,22 +40,27 @@ def velocity(config: CommandsConfig, drawn: Array, level: Array, yaw: Array) -> 
 
 
 def first_level(config: CommandsConfig) -> float:
-    """The part of the planar ranges that a new environment uses."""
+    """The level of a new environment."""
     return config.start if config.curriculum else 1.0
 
 
 def next_level(config: CommandsConfig, level: Array, tracking: Array) -> Array:
-    """``level[B]`` after an episode whose mean ``exp(-error^2 / sigma)`` was ``tracking[B]``."""
+    """The level ``[B]`` of the next episode.
+
+    Args:
+        level: ``[B]``, of the last episode.
+        tracking: ``[B]``, sum of exp(-error^2 / sigma) over the episode, divided by its time limit in steps.
+    """
     if not config.curriculum:
         return level
     return jnp.where(tracking > 0.8, jnp.minimum(level + config.step, 1.0), level)
 
 
-def _within(limits: Range, share: Array) -> Array:
+def _in_range(limits: Range, fraction: Array) -> Array:
     low, high = limits
-    return low + (high - low) * share
+    return low + (high - low) * fraction
 
 
 def _wrap(angle: Array) -> Array:
-    """The angle in [-pi, pi)."""
+    """The same angle in [-pi, pi)."""
     return jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi

@@ -1,4 +1,7 @@
-"""Velocity-tracking legged robots on MuJoCo MJX, in the manner of legged_gym."""
+"""Legged robots that follow velocity commands, on MuJoCo MJX.
+
+After Rudin et al., "Learning to Walk in Minutes ..." (2021), https://arxiv.org/abs/2109.11978, and legged_gym.
+"""
 
 import copy
 from collections.abc import Callable
@@ -21,16 +24,17 @@ from strl_jax.types import Array, EnvState, Obs
 
 
 class LeggedEnv(Env):
-    """A robot that has to follow commanded velocities: ``legged:flat`` and, on a terrain, ``legged:rough`` in a config.
+    """A robot that must follow velocity commands; in a config ``legged:flat``, or ``legged:rough`` with a terrain.
 
     Args:
-        config: the environment; see ``LeggedConfig``.
+        config: see ``LeggedConfig``.
 
     Attributes:
-        terrain: the ground; None: flat, at height 0.
+        terrain: the ground; None: flat ground at height 0.
 
     Raises:
-        ValueError: the robot's file, names or numbers or the terrain's do not fit.
+        ValueError: a value of the robot, the terrain or the randomisation is not possible; one line that
+            begins with the config's key.
     """
 
     def __init__(self, config: LeggedConfig | None = None):
@@ -45,34 +49,34 @@ class LeggedEnv(Env):
         forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
         control = config.control
         self.physics = Physics(self.robot, control.action_scale, control.decimation, forces, self.terrain)
-        # Under jit their traces are kept: several programs use them, and MJX takes seconds to trace.
+        # jit keeps the traces: several programs use the functions, and tracing MJX takes seconds.
         self._advance, self._places = jax.jit(jax.vmap(self.physics.advance)), jax.jit(jax.vmap(self.physics.places))
         velocity = np.full(self.action_size, config.robot.velocity_limit)
         r = self.robot
         self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
-        _check_mass(config, self.robot.model.body_mass[self.robot.base])
+        randomize.check_mass(config.domain_rand, self.robot.model.body_mass[self.robot.base])
 
     @property
     def action_scale(self) -> float:
-        """rad of a joint's target for an action of 1."""
+        """Change of a joint's target for an action of 1, rad."""
         return self.config.control.action_scale
 
     @property
     def lin_vel_scale(self) -> float:
-        """Factor of planar velocities and their commands in observations."""
+        """Factor of linear velocities and their commands in observations."""
         return self.config.normalization.obs_scales.lin_vel
 
     def reset(self, key: Array) -> EnvState:
-        """Fresh environments for ``key[B]``: near the default pose, slowly moving, at a random heading."""
-        batch, first = key.shape[0], self.config.episode.start_length_s
+        """Initial states for ``key[B]``: near the default pose, with a low random velocity and a random heading."""
+        batch, start_length = key.shape[0], self.config.episode.start_length_s
         keys = jax.vmap(lambda k: jax.random.split(k, 5), out_axes=1)(key)
-        start_key, vary_key, command_key, field_key, next_key = keys
+        start_key, variation_key, command_key, field_key, next_key = keys
         field = self.ground.draw(field_key)
         motion, feet, contact = jax.vmap(self._start)(start_key, field)
-        limit = self.episode_length if first is None else self.config.steps(first)
+        limit = self.episode_length if start_length is None else self.config.steps(start_length)
         state = Legged(
             motion=motion,
-            variation=self._varied(vary_key),
+            variation=self._draw_variation(variation_key),
             command=commands.draw(command_key),
             command_level=jnp.full(batch, commands.first_level(self.config.commands), jnp.float32),
             limit=jnp.full(batch, limit, jnp.int32),
@@ -85,18 +89,18 @@ class LeggedEnv(Env):
             key=next_key,
             field=field,
         )
-        no = jnp.zeros(batch, bool)
-        return EnvState(state, self.observe(state), jnp.zeros(batch), no, no, {}, {})
+        false = jnp.zeros(batch, bool)
+        return EnvState(state, self.observe(state), jnp.zeros(batch), false, false, {}, {})
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        """One control step. Rewards see the command that was acted on; a new one is drawn after them."""
+        """One control step. The rewards use the command that the action followed; a new command is drawn after them."""
         return self.recorded(state, action)[0]
 
     def recorded(self, state: EnvState, action: Array) -> tuple[EnvState, Record]:
-        """``step``, and what it showed."""
+        """``step``, and the record of it for videos, plots and tables."""
         old: Legged = state.physics
-        most = self.config.normalization.clip_actions
-        action = jnp.clip(action, -most, most)
+        limit = self.config.normalization.clip_actions
+        action = jnp.clip(action, -limit, limit)
         push_key, command_key, next_key = jax.vmap(lambda k: jax.random.split(k, 3), out_axes=1)(old.key)
         motion, torque, force = self._advance(old.motion, old.variation, action, old.action)
         places = self._places(motion)
@@ -106,10 +110,10 @@ class LeggedEnv(Env):
         reward, terms = rewards.total(self.config.rewards, self._limits, quantities, self.dt)
 
         tracking = rewards.TERMS["tracking_lin_vel"](quantities, self.config.rewards, self._limits)
-        every = self.config.steps(self.config.commands.resampling_time)
+        interval = self.config.steps(self.config.commands.resampling_time)
         new = old.replace(
             motion=self._pushed(push_key, age, motion),
-            command=where(age % every == 0, commands.draw(command_key), old.command),
+            command=where(age % interval == 0, commands.draw(command_key), old.command),
             age=age,
             tracking=old.tracking + tracking,
             action=action,
@@ -117,7 +121,7 @@ class LeggedEnv(Env):
             contact=places.contact,
             air_time=jnp.where(places.contact, 0.0, old.air_time + self.dt),
             key=next_key,
-            field=self.ground.asked(old.field, self.dt * jnp.linalg.norm(quantities.command[:, :2], axis=-1)),
+            field=self.ground.add_distance(old.field, self.dt * jnp.linalg.norm(quantities.command[:, :2], axis=-1)),
         )
         stepped = EnvState(
             physics=new,
@@ -125,23 +129,23 @@ class LeggedEnv(Env):
             reward=reward,
             terminated=terminated,
             timeout=(age >= old.limit) | self.ground.outside(motion.qpos),
-            metrics=terms | self._measured(quantities, new),
+            metrics=terms | self._metrics(quantities, new),
             extras={},
         )
         velocity = jnp.concatenate([quantities.lin_vel[:, :2], quantities.ang_vel[:, 2:]], axis=-1)
         return stepped, Record(motion.qpos, quantities.command, velocity, torque, places.contact, terminated)
 
     def evaluated(self) -> "LeggedEnv":
-        """The same robots without pushes and curricula: every episode has its whole length and all commands."""
-        other = copy.copy(self)  # with the traces of this one
+        """The same robots without pushes and curricula: episodes have full length, commands their full range."""
+        other = copy.copy(self)  # shares the traces
         other.config = self.config.evaluated()
         other.ground = Ground(other.config.terrain, self.terrain)
         return other
 
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
-        """``tracking_error`` (RMSD of the planar velocity, m/s), ``yaw_error`` (rad/s) and ``CoT``.
+        """``tracking_error`` (RMS of the planar velocity error, m/s), ``yaw_error`` (RMS, rad/s) and ``CoT``.
 
-        The cost of transport is the motors' work, without regard to its sign, over weight times way.
+        The cost of transport is the absolute work of the motors divided by weight times distance.
         """
         return {
             "tracking_error": jnp.sqrt(means["squared_lin_vel_error"]),
@@ -150,27 +154,27 @@ class LeggedEnv(Env):
         }
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
-        """``fresh`` where ``done``, but an environment keeps its curricula and, if so configured, its variation."""
+        """``fresh`` where ``done``, with the levels of the curricula and, without ``each_episode``, the variation."""
         old = state.physics
-        new = where(done, self.ground.go_on(old, fresh.physics), old)
+        new = where(done, self.ground.move_to_next_field(old, fresh.physics), old)
         level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
         longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
         new = new.replace(
             command_level=jnp.where(done, level, old.command_level),
             limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
         )
-        # Several take one fresh state: what is drawn for an episode comes from each environment's own key.
+        # Several environments can take the same fresh state, so each draws from the key of its own state.
         keys = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, 3), 3), out_axes=1)(old.key)
-        varied = self._varied(keys[2]) if self.config.domain_rand.each_episode else old.variation
+        variation = self._draw_variation(keys[2]) if self.config.domain_rand.each_episode else old.variation
         new = new.replace(
             key=where(done, keys[0], old.key),
             command=where(done, commands.draw(keys[1]), old.command),
-            variation=where(done, varied, old.variation),
+            variation=where(done, variation, old.variation),
         )
         return state.replace(physics=new, obs=where(done, self.observe(new), state.obs))
 
     def simulator(self) -> tuple[Callable, Callable]:
-        """MJX alone: a control step without rewards, commands and observations."""
+        """``reset``, and a control step of MJX without rewards, commands and observations."""
 
         def step(state: EnvState, action: Array) -> EnvState:
             old = state.physics
@@ -180,61 +184,64 @@ class LeggedEnv(Env):
         return self.reset, step
 
     def observe(self, state: Legged) -> Obs:
-        """All components ``[B, ...]``: a function of the state alone, the noise of its key."""
+        """All components ``[B, ...]``; they depend only on the state, the noise on its key."""
         config, r = self.config, self.robot
         lin_vel, ang_vel, gravity = body_velocities(state.motion)
-        joints, rates = state.motion.qpos[:, r.qpos], state.motion.qvel[:, r.dof]
-        base, turn = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7]
-        heading = yaw(turn)
+        joints, joint_vel = state.motion.qpos[:, r.qpos], state.motion.qvel[:, r.dof]
+        base, quaternion = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7]
+        heading = yaw(quaternion)
         command = commands.velocity(config.commands, state.command, state.command_level, heading)
-        feet = rotate_back(turn[:, None], state.feet - base[:, None])
+        feet = rotate_back(quaternion[:, None], state.feet - base[:, None])
         noise_key = jax.vmap(lambda k: jax.random.fold_in(k, 0))(state.key)
         obs = {
             "proprioception": observations.proprioception(
-                config, lin_vel, ang_vel, gravity, command, joints - r.default, rates, state.action, noise_key
+                config, lin_vel, ang_vel, gravity, command, joints - r.default, joint_vel, state.action, noise_key
             ),
-            "amp": observations.amp(joints, feet, lin_vel, ang_vel, rates, self.ground.clearance(state.motion.qpos)),
+            "amp": observations.amp(
+                joints, feet, lin_vel, ang_vel, joint_vel, self.ground.clearance(state.motion.qpos)
+            ),
             "height_scan": observations.height_scan(config, self.terrain, base, heading),
             **observations.privileged(config, lin_vel, state.contact, state.variation),
-            **self._ahead(state),
+            **self._terrain_components(state),
         }
         return {name: obs[name].astype(jnp.float32) for name in self.observation_shapes}
 
-    def _ahead(self, state: Legged) -> Obs:
-        """The components ``engaging_block`` and ``forward_depth``, where there is a terrain and a camera."""
-        place, turn, obs = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7], {}
+    def _terrain_components(self, state: Legged) -> Obs:
+        """``engaging_block``, if there is a terrain, and ``forward_depth``, if there is a camera."""
+        base, quaternion, obs = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7], {}
         if self.terrain is not None:
             obs["engaging_block"] = self.ground.engaging_block(state)
         if self.config.camera is not None:
             height = None if self.terrain is None else self.terrain.height
             key = jax.vmap(lambda k: jax.random.fold_in(k, 2))(state.key)
-            look = jax.vmap(lambda *pose: depth_image(self.config.camera, height, *pose))
-            obs["forward_depth"] = look(place, turn, key)
+            image = jax.vmap(lambda *pose: depth_image(self.config.camera, height, *pose))
+            obs["forward_depth"] = image(base, quaternion, key)
         return obs
 
-    def _varied(self, key: Array) -> Variation:
-        """Robots and ground drawn anew for ``key[B]``."""
+    def _draw_variation(self, key: Array) -> Variation:
+        """Random properties of robot and ground for ``key[B]``."""
         rand, delay = self.config.domain_rand, self.config.control.delay
         return jax.vmap(lambda k: randomize.variation(rand, delay, self.action_size, k))(key)
 
     def _start(self, key: Array, field: OnField | None) -> tuple[Motion, Array, Array]:
-        joint_key, yaw_key, place_key, speed_key = jax.random.split(key, 4)
+        """Initial motion, and ``feet`` and ``contact`` of ``Places``, of ONE environment."""
+        joint_key, yaw_key, position_key, velocity_key = jax.random.split(key, 4)
         episode = self.config.episode
         noise = jax.random.uniform(joint_key, (self.action_size,), minval=-1.0, maxval=1.0)
         joints = jnp.clip(self.robot.default * (1 + episode.joint_noise * noise), self.robot.lower, self.robot.upper)
-        turn = jax.random.uniform(yaw_key, minval=-jnp.pi, maxval=jnp.pi)
-        xy = self.ground.start(place_key, field)
-        motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), turn, xy)
-        most = episode.velocity_noise
-        speed = jax.random.uniform(speed_key, (6,), minval=-most, maxval=most)
-        return motion.replace(qvel=motion.qvel.at[:6].set(speed)), feet, contact
+        heading = jax.random.uniform(yaw_key, minval=-jnp.pi, maxval=jnp.pi)
+        xy = self.ground.start(position_key, field)
+        motion, feet, contact = self.physics.stand(joints.astype(jnp.float32), heading, xy)
+        limit = episode.velocity_noise
+        velocity = jax.random.uniform(velocity_key, (6,), minval=-limit, maxval=limit)
+        return motion.replace(qvel=motion.qvel.at[:6].set(velocity)), feet, contact
 
     def _pushed(self, key: Array, age: Array, motion: Motion) -> Motion:
         rand = self.config.domain_rand
         if rand.push_interval_s is None:
             return motion
-        every = self.config.steps(rand.push_interval_s)
-        linear = randomize.push(rand.max_push_vel_xy, every, key, age, motion.qvel[:, :3])
+        interval = self.config.steps(rand.push_interval_s)
+        linear = randomize.push(rand.max_push_vel_xy, interval, key, age, motion.qvel[:, :3])
         return motion.replace(qvel=motion.qvel.at[:, :3].set(linear))
 
     def _fallen(self, motion: Motion, places: Places) -> Array:
@@ -249,15 +256,15 @@ class LeggedEnv(Env):
         self, old: Legged, motion: Motion, places: Places, torque, force, action, terminated
     ) -> rewards.Quantities:
         lin_vel, ang_vel, gravity = body_velocities(motion)
-        rates, heading = motion.qvel[:, self.robot.dof], yaw(old.motion.qpos[:, 3:7])
+        joint_vel, heading = motion.qvel[:, self.robot.dof], yaw(old.motion.qpos[:, 3:7])
         return rewards.Quantities(
             lin_vel=lin_vel,
             ang_vel=ang_vel,
             gravity=gravity,
             height=self.ground.clearance(motion.qpos),
             joint_pos=motion.qpos[:, self.robot.qpos],
-            joint_vel=rates,
-            joint_acc=(rates - old.motion.qvel[:, self.robot.dof]) / self.dt,
+            joint_vel=joint_vel,
+            joint_acc=(joint_vel - old.motion.qvel[:, self.robot.dof]) / self.dt,
             torque=torque,
             action=action,
             last_action=old.action,
@@ -269,26 +276,20 @@ class LeggedEnv(Env):
             terminated=terminated,
         )
 
-    def _measured(self, q: rewards.Quantities, state: Legged) -> dict[str, Array]:
-        """What the log shows beside the reward terms: see ``scores``; m/s, rad/s, W; and the curricula."""
+    def _metrics(self, q: rewards.Quantities, state: Legged) -> dict[str, Array]:
+        """Metrics ``[B]`` in addition to the reward terms: inputs of ``scores`` in SI units, and curriculum levels."""
         squared = jnp.square(q.command[:, :2] - q.lin_vel[:, :2]).sum(-1)
         weight = 9.81 * (self.robot.model.body_mass.sum() + state.variation.added_mass)
-        measured = {
+        metrics = {
             "squared_lin_vel_error": squared,
             "squared_ang_vel_error": jnp.square(q.command[:, 2] - q.ang_vel[:, 2]),
             "power": jnp.abs(q.torque * q.joint_vel).sum(-1),
             "weight_speed": weight * jnp.linalg.norm(q.lin_vel[:, :2], axis=-1),
         }
         if self.config.commands.curriculum:
-            measured["command_level"] = state.command_level
+            metrics["command_level"] = state.command_level
         if self.config.episode.start_length_s is not None:
-            measured["episode_limit"] = state.limit * self.dt
+            metrics["episode_limit"] = state.limit * self.dt
         if self.terrain is not None and self.config.terrain.curriculum:
-            measured["terrain_level"] = state.field.level.astype(jnp.float32)
-        return measured
-
-
-def _check_mass(config: LeggedConfig, mass: float) -> None:
-    added = config.domain_rand.added_mass_range
-    if added is not None and added[0] <= -mass:
-        raise ValueError(f"domain_rand.added_mass_range: {list(added)} is not allowed; the base has {mass:g} kg")
+            metrics["terrain_level"] = state.field.level.astype(jnp.float32)
+        return metrics

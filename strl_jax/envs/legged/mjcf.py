@@ -1,4 +1,4 @@
-"""MJCF files: our own quadruped, one by its path, or one of an installed package."""
+"""Reads MJCF files: the package's quadruped, a path, or a file of an installed package."""
 
 from importlib import resources, util
 from pathlib import Path
@@ -10,11 +10,12 @@ def read(path: str | None) -> mujoco.MjSpec:
     """The model of ``robot.path``.
 
     Args:
-        path: a file; a folder with one model in it, such as one of MuJoCo Menagerie (scenes do not count);
-            or ``PACKAGE:FILE`` in an installed package; None: our own quadruped.
+        path: a file; a folder with one model, for example of MuJoCo Menagerie (``scene*.xml`` is ignored);
+            ``PACKAGE:FILE`` in an installed package; or None: the package's quadruped.
 
     Raises:
-        ValueError: one line that begins with the config's key: nothing there, several models, or not MJCF.
+        ValueError: the path does not exist, the folder has no model or several, or the file is not MJCF. One
+            line that begins with the config's key.
     """
     if path is None:
         return mujoco.MjSpec.from_string(resources.files(__package__).joinpath("quadruped.xml").read_text())
@@ -26,7 +27,7 @@ def read(path: str | None) -> mujoco.MjSpec:
 
 
 def compiled(spec: mujoco.MjSpec, path: str | None) -> mujoco.MjModel:
-    """The model of a specification. Raises ``ValueError``, one line, where it has faults."""
+    """The compiled model of a specification. Raises ``ValueError``, one line, if it does not compile."""
     try:
         return spec.compile()
     except ValueError as error:
@@ -34,34 +35,36 @@ def compiled(spec: mujoco.MjSpec, path: str | None) -> mujoco.MjModel:
 
 
 def _find(path: str) -> Path:
-    place = Path(path)
-    if not _exists(place) and ":" in path:
-        place = _in_package(*path.split(":", 1))
-        if not _exists(place):
-            raise ValueError(f"robot.path: {path}: there is no {place}")
-    if place.is_file():
-        return place
-    if not path or not place.is_dir():
-        raise ValueError(f"robot.path: {path or repr(path)}: no such file or folder, and no PACKAGE:FILE")
-    models = sorted(file for file in place.glob("*.xml") if not file.name.startswith("scene"))
+    location = Path(path)
+    if not _exists(location) and ":" in path:
+        location = _in_package(*path.split(":", 1))
+        if not _exists(location):
+            raise ValueError(f"robot.path: {path}: {location} does not exist")
+    if location.is_file():
+        return location
+    if not path or not location.is_dir():
+        raise ValueError(
+            f"robot.path: {path or repr(path)} does not exist; it must be a file, a folder or PACKAGE:FILE"
+        )
+    models = sorted(file for file in location.glob("*.xml") if not file.name.startswith("scene"))
     if len(models) != 1:
-        found = ", ".join(file.name for file in models) or "none"
-        raise ValueError(f"robot.path: {path}: a folder must hold one model; it has {found}; name the file")
+        names = ", ".join(file.name for file in models) or "none"
+        raise ValueError(f"robot.path: {path}: a folder must have one model; it has {names}; give the path of a file")
     return models[0]
 
 
-def _exists(place: Path) -> bool:
+def _exists(location: Path) -> bool:
     try:
-        return place.exists()
-    except OSError as error:  # such as a name that is too long
-        raise ValueError(f"robot.path: it begins with {str(place)[:40]!r}: {error.strerror}") from None
+        return location.exists()
+    except OSError as error:  # for example: the name is too long
+        raise ValueError(f"robot.path: {str(location)[:40]!r}...: {error.strerror}") from None
 
 
 def _in_package(package: str, file: str) -> Path:
     try:
-        found = util.find_spec(package)
-    except (ImportError, ValueError):  # a part of the name is lacking, or the name is none
-        found = None
-    if found is None or not found.submodule_search_locations:
+        spec = util.find_spec(package)
+    except (ImportError, ValueError):  # a parent package does not exist, or the name is not valid
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
         raise ValueError(f"robot.path: {package}:{file}: no package {package} is installed")
-    return Path(next(iter(found.submodule_search_locations))) / file
+    return Path(next(iter(spec.submodule_search_locations))) / file

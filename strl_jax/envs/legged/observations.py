@@ -14,10 +14,10 @@ SIZES = {"lin_vel": 3, "ang_vel": 3, "gravity": 3, "commands": 3}  # then joint 
 
 
 def shapes(config: LeggedConfig, joints: int, feet: int) -> dict[str, tuple[int, ...]]:
-    """Component -> shape. ``proprioception`` is noisy and in st_rl's order; all others are exact.
+    """Component -> shape for one environment.
 
-    The 43 numbers of ``amp``: joint positions, feet in the base's frame, linear and angular velocity of
-    the base in its frame, joint velocities, height over the ground; in SI units.
+    ``proprioception`` has noise, and the order of st_rl. The other components are exact, except for the
+    camera's own noise. See the function of each component.
     """
     terrain = config.terrain
     points = len(terrain.measured_points_x) * len(terrain.measured_points_y)
@@ -42,7 +42,7 @@ def shapes(config: LeggedConfig, joints: int, feet: int) -> dict[str, tuple[int,
 
 
 def noise_scales(config: LeggedConfig, joints: int) -> np.ndarray:
-    """Greatest error of each number of ``proprioception``, after scaling; commands and actions have none."""
+    """Amplitude of the noise of each number of ``proprioception``, after scaling; 0 for commands and actions."""
     size, scale = config.noise.noise_scales, config.normalization.obs_scales
     level = config.noise.noise_level if config.noise.add_noise else 0.0
     parts = [
@@ -63,14 +63,22 @@ def proprioception(
     ang_vel: Array,
     gravity: Array,
     command: Array,
-    angles: Array,
-    rates: Array,
+    joint_offset: Array,
+    joint_vel: Array,
     action: Array,
     key: Array,
 ) -> Array:
-    """st_rl's order: linear and angular velocity, gravity, commands, joint angles from the default, rates, action.
+    """Noisy measurements in the order of the arguments, which is st_rl's: ``[B, 12 + 3 A]``.
+
+    Each is multiplied by its scale of ``normalization.obs_scales``; the result is clipped.
 
     Args:
+        lin_vel, ang_vel: ``[B, 3]``, of the base in its frame, m/s and rad/s.
+        gravity: ``[B, 3]``, direction of gravity in the base's frame.
+        command: ``[B, 3]``, m/s, m/s, rad/s.
+        joint_offset: ``[B, A]``, joint angle minus the angle at action 0, rad.
+        joint_vel: ``[B, A]``, rad/s.
+        action: ``[B, A]``, of the last step.
         key: ``[B]``, of the noise.
     """
     scale, limit = config.normalization.obs_scales, config.normalization.clip_observations
@@ -79,8 +87,8 @@ def proprioception(
         ang_vel * scale.ang_vel,
         gravity,
         command * jnp.array([scale.lin_vel, scale.lin_vel, scale.ang_vel]),
-        angles * scale.dof_pos,
-        rates * scale.dof_vel,
+        joint_offset * scale.dof_pos,
+        joint_vel * scale.dof_vel,
         action,
     ]
     clean = jnp.concatenate(parts, axis=-1)
@@ -89,7 +97,7 @@ def proprioception(
 
 
 def privileged(config: LeggedConfig, lin_vel: Array, contact: Array, variation: Variation) -> Obs:
-    """What only the simulator knows."""
+    """The components that a real robot cannot measure; ``[B, ...]``."""
     return {
         "base_velocity": lin_vel * config.normalization.obs_scales.lin_vel,
         "contact": contact.astype(jnp.float32),
@@ -101,25 +109,34 @@ def privileged(config: LeggedConfig, lin_vel: Array, contact: Array, variation: 
     }
 
 
-def amp(joints: Array, feet: Array, lin_vel: Array, ang_vel: Array, rates: Array, height: Array) -> Array:
-    """``[B, 43]`` for 12 joints and 4 feet; ``feet[B, F, 3]`` in the base's frame."""
-    return jnp.concatenate([joints, feet.reshape(len(feet), -1), lin_vel, ang_vel, rates, height[:, None]], axis=-1)
+def amp(joints: Array, feet: Array, lin_vel: Array, ang_vel: Array, joint_vel: Array, height: Array) -> Array:
+    """The motion for a discriminator, in the order of the arguments and in SI units; ``[B, 43]`` for 12 joints, 4 feet.
+
+    Args:
+        joints, joint_vel: ``[B, A]``, joint angles and velocities.
+        feet: ``[B, F, 3]``, positions in the base's frame.
+        lin_vel, ang_vel: ``[B, 3]``, of the base in its frame.
+        height: ``[B]``, of the base above the ground.
+    """
+    return jnp.concatenate([joints, feet.reshape(len(feet), -1), lin_vel, ang_vel, joint_vel, height[:, None]], axis=-1)
 
 
 def height_scan(config: LeggedConfig, terrain: Terrain | None, base: Array, yaw: Array) -> Array:
-    """``[B, P]``: how far the base is over points of the ground that turn with its heading.
+    """Height of the base above P points of the ground, ``[B, P]``, as in legged_gym.
 
-    Less 0.5 m, clipped to 1 m, times ``height_measurements``, as in legged_gym; the points' x counts slowest.
+    The points are fixed to the base's position and heading; y varies fastest. The number is the height
+    in m minus 0.5, clipped to [-1, 1], times ``obs_scales.height_measurements``.
 
     Args:
-        base: ``[B, 3]``, its place in the world.
-        yaw: ``[B]``, rad.
+        terrain: None: flat ground at height 0.
+        base: ``[B, 3]``, position of the base in the world, m.
+        yaw: ``[B]``, heading of the base, rad.
     """
     x, y = np.meshgrid(config.terrain.measured_points_x, config.terrain.measured_points_y, indexing="ij")
     x, y = x.reshape(-1).astype(np.float32), y.reshape(-1).astype(np.float32)
-    over = jnp.broadcast_to(base[:, 2:], (len(base), len(x)))
+    above = jnp.broadcast_to(base[:, 2:], (len(base), len(x)))
     if terrain is not None:
         cos, sin = jnp.cos(yaw)[:, None], jnp.sin(yaw)[:, None]
-        place = jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1) + base[:, None, :2]
-        over -= terrain.height(place)
-    return jnp.clip(over - 0.5, -1.0, 1.0) * config.normalization.obs_scales.height_measurements
+        points = jnp.stack([cos * x - sin * y, sin * x + cos * y], axis=-1) + base[:, None, :2]
+        above -= terrain.height(points)
+    return jnp.clip(above - 0.5, -1.0, 1.0) * config.normalization.obs_scales.height_measurements

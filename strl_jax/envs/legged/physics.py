@@ -1,4 +1,4 @@
-"""One environment's physics on MJX: PD control over simulator steps, and where its parts are."""
+"""The physics of one environment on MJX: PD control, simulator steps, positions of feet, and contacts."""
 
 import contextlib
 
@@ -13,55 +13,55 @@ from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.envs.precision import exact
 from strl_jax.types import Array
 
-with contextlib.redirect_stdout(None):  # mujoco.mjx prints that it lacks warp, which nothing here needs
+with contextlib.redirect_stdout(None):  # mujoco.mjx prints that warp is not installed; this package does not need it
     from mujoco import mjx
 
-TOUCH = 0.001  # m above the ground at which a part still counts as touching it
+TOUCH = 0.001  # m; a part that is closer to the ground is in contact with it
 
 
 @struct.dataclass
 class Motion:
-    """All that the simulator's next step depends on."""
+    """Everything that the next step of the simulator depends on."""
 
-    qpos: Array  # [nq], the base's position and quaternion (w first), then the joints
-    qvel: Array  # [nv], the base's velocity in the world and its rotation in its own frame, then the joints
-    warmstart: Array  # [nv], where the solver starts
+    qpos: Array  # [nq], position (m) and quaternion (w first) of the base, then joint angles (rad)
+    qvel: Array  # [nv], base: linear velocity in the world (m/s), angular in its frame (rad/s); then joints (rad/s)
+    warmstart: Array  # [nv], initial acceleration of the solver
 
 
 @struct.dataclass
 class Variation:
-    """What differs between environments."""
+    """The properties that differ between environments."""
 
-    friction: Array  # []
+    friction: Array  # [], coefficient of the ground
     added_mass: Array  # [], kg on the base
     com: Array  # [3], displacement of the base's centre of mass, m
-    strength: Array  # [A], factor of the motors' torque
-    gains: Array  # [2], factors of stiffness and damping
-    delay: Array  # [], seconds until an action acts
+    strength: Array  # [A], factors of the motor torques
+    gains: Array  # [2], factors of stiffness and damping of the PD law
+    delay: Array  # [], seconds until a new action takes effect
 
 
 @struct.dataclass
 class Places:
-    """Where the parts are."""
+    """Positions of the feet, and contacts with the ground."""
 
-    feet: Array  # [F, 3] in the world, centres
+    feet: Array  # [F, 3], centres, m, in the world
     contact: Array  # bool[F]
-    collisions: Array  # bool[number of penalised bodies]
-    failed: Array  # bool[], a body that must not touches the ground
+    collisions: Array  # bool[penalised bodies]
+    failed: Array  # bool[], a body of terminate_after_contacts_on touches the ground
 
 
 class Physics:
-    """The pure functions of ``robot``'s physics, each for ONE environment.
+    """The robot's physics as pure functions, each for ONE environment.
 
     Args:
-        robot: the model and its numbers.
-        action_scale: rad for an action of 1.
-        decimation: simulator steps of a control step.
-        forces: whether ``advance`` gives the contact forces; otherwise they are zeros.
-        terrain: the ground, for a robot with its ``own_planes``; None: flat ground at height 0.
+        robot: the model and its values.
+        action_scale: change of the joint target for an action of 1, rad.
+        decimation: simulator steps per control step.
+        forces: whether ``advance`` computes the contact forces; otherwise they are zeros.
+        terrain: the ground, for a robot that was loaded with ``own_planes``; None: flat ground at height 0.
 
     Raises:
-        ValueError: one line: the model has what MJX lacks.
+        ValueError: MJX does not support the model; one line.
     """
 
     def __init__(
@@ -80,56 +80,59 @@ class Physics:
 
     @exact
     def stand(self, joints: Array, yaw: Array, xy: Array | None = None) -> tuple[Motion, Array, Array]:
-        """At rest with the joint angles ``[A]``, upright, its lowest foot on the ground.
+        """The robot at rest and upright, with its lowest foot on the ground.
 
         Args:
-            xy: ``[2]``, place of the base; None: the world's origin.
+            joints: ``[A]``, joint angles, rad.
+            yaw: ``[]``, heading of the base, rad.
+            xy: ``[2]``, position of the base, m; None: the world's origin.
 
         Returns:
-            The motion, and ``feet`` and ``contact`` of ``Places``.
+            The motion, and ``feet`` and ``contact`` as in ``Places``.
         """
         model = self.robot.model
-        turn = jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
-        place = jnp.zeros(3) if xy is None else jnp.append(xy, 0.0)
-        qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([place, turn]))
+        quaternion = jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
+        position = jnp.zeros(3) if xy is None else jnp.append(xy, 0.0)
+        qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
         qpos = qpos.at[self.robot.qpos].set(joints)
         data = self._kinematics(qpos)
-        clearance, steepness = self._clearance(data, self._foot_points)
-        lift = -(clearance / steepness).min()
+        clearance, normal_z = self._clearance(data, self._foot_points)
+        lift = -(clearance / normal_z).min()
         feet = data.geom_xpos[self.robot.feet].at[:, 2].add(lift)
         motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
-        return motion, feet, self._by_foot(clearance + lift * steepness) < TOUCH
+        return motion, feet, self._min_per_foot(clearance + lift * normal_z) < TOUCH
 
     @exact
     def advance(
-        self, motion: Motion, variation: Variation, action: Array, before: Array
+        self, motion: Motion, variation: Variation, action: Array, last_action: Array
     ) -> tuple[Motion, Array, Array]:
-        """One control step: ``decimation`` simulator steps in which the joints follow the action.
+        """One control step: ``decimation`` simulator steps with PD control towards the action's joint targets.
 
         Args:
-            action, before: ``[A]``, this step's and the last one's, which acts until the delay is over.
+            action: ``[A]``, of this step.
+            last_action: ``[A]``, of the step before; it is used until ``variation.delay`` has passed.
 
         Returns:
-            The motion after it, the last torques ``[A]`` and the last contact forces on the feet's
-            bodies ``[F, 3]`` in the world.
+            The motion after the step, the torques ``[A]`` of the last simulator step in Nm, and its contact
+            forces ``[F, 3]`` on the bodies of the feet in N, in the world frame.
         """
-        robot, model = self.robot, self._vary(variation)
+        robot, model = self.robot, self._model_of(variation)
 
         def substep(carry, number):
             now = carry[0]
-            acting = jnp.where(number * robot.model.opt.timestep < variation.delay, before, action)
-            torque = self.torque(now, variation, acting)
+            delayed = jnp.where(number * robot.model.opt.timestep < variation.delay, last_action, action)
+            torque = self.torque(now, variation, delayed)
             applied = jnp.zeros(robot.model.nv).at[robot.dof].set(torque)
             data = self._data.replace(qpos=now.qpos, qvel=now.qvel, qacc_warmstart=now.warmstart, qfrc_applied=applied)
-            placed = self._placed(model, data)
-            data = mjx.step(placed, data)
-            return (Motion(data.qpos, data.qvel, data.qacc_warmstart), torque, self._foot_forces(placed, data)), None
+            on_ground = self._with_planes(model, data)
+            data = mjx.step(on_ground, data)
+            return (Motion(data.qpos, data.qvel, data.qacc_warmstart), torque, self._foot_forces(on_ground, data)), None
 
         start = (motion, jnp.zeros(len(robot.dof)), jnp.zeros((len(robot.feet), 3)))
         return jax.lax.scan(substep, start, jnp.arange(self.decimation))[0]
 
     def torque(self, motion: Motion, variation: Variation, action: Array) -> Array:
-        """Torques ``[A]`` of the PD law, limited, in Nm."""
+        """Torques ``[A]`` of the PD law in Nm, clipped to the torque limits."""
         robot = self.robot
         error = robot.default + self._scale * action - motion.qpos[robot.qpos]
         stiffness, damping = robot.stiffness * variation.gains[0], robot.damping * variation.gains[1]
@@ -138,13 +141,13 @@ class Physics:
 
     @exact
     def places(self, motion: Motion) -> Places:
-        """Where the robot's parts are in a motion."""
+        """Positions of the feet and contacts of a motion."""
         data = self._kinematics(motion.qpos)
         touching = [self._clearance(data, points)[0].min() < TOUCH for points in self._penalized]
         failed = [self._clearance(data, points)[0].min() < TOUCH for points in self._terminal]
         return Places(
             feet=data.geom_xpos[self.robot.feet],
-            contact=self._by_foot(self._clearance(data, self._foot_points)[0]) < TOUCH,
+            contact=self._min_per_foot(self._clearance(data, self._foot_points)[0]) < TOUCH,
             collisions=jnp.stack(touching) if touching else jnp.zeros(0, bool),
             failed=jnp.stack(failed).any() if failed else jnp.zeros((), bool),
         )
@@ -153,37 +156,38 @@ class Physics:
         return mjx.kinematics(self._model, self._data.replace(qpos=qpos))
 
     def _clearance(self, data, points: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[Array, Array]:
-        """Distance of each point's surface from the plane of the ground under it, and the normal's z, ``[P]``."""
+        """Distance of each sphere from the tangent plane of the ground below it, and the normal's z; ``[P]`` each."""
         geom, offset, radius = points
-        place = data.geom_xpos[geom] + (data.geom_xmat[geom] * offset[:, None]).sum(-1)
+        position = data.geom_xpos[geom] + (data.geom_xmat[geom] * offset[:, None]).sum(-1)
         if self.terrain is None:
-            return place[:, 2] - radius, jnp.ones(len(geom))
-        height, normal = self.terrain.surface(place[:, :2])
-        return (place[:, 2] - height) * normal[:, 2] - radius, normal[:, 2]
+            return position[:, 2] - radius, jnp.ones(len(geom))
+        height, normal = self.terrain.surface(position[:, :2])
+        return (position[:, 2] - height) * normal[:, 2] - radius, normal[:, 2]
 
-    def _placed(self, model, data):
-        """The model with the plane of each geom that touches the ground put on the terrain under that geom.
+    def _with_planes(self, model, data):
+        """The model with each ground plane moved to the terrain's tangent plane below its geom.
 
-        MJX finds the same places of the bodies again; the compiler merges the two.
+        MJX computes the same kinematics again in its step; the compiler merges the two.
         """
         if self.terrain is None:
             return model
         xy = mjx.kinematics(model, data).geom_xpos[self.robot.touching, :2]
         height, normal = self.terrain.surface(xy)
-        turn = jnp.stack([1 + normal[:, 2], -normal[:, 1], normal[:, 0], jnp.zeros(len(xy))], axis=-1)  # z to normal
-        turn = turn / jnp.linalg.norm(turn, axis=-1, keepdims=True)
+        # The quaternion that rotates the z axis to the normal.
+        quaternion = jnp.stack([1 + normal[:, 2], -normal[:, 1], normal[:, 0], jnp.zeros(len(xy))], axis=-1)
+        quaternion = quaternion / jnp.linalg.norm(quaternion, axis=-1, keepdims=True)
         return model.replace(
             geom_pos=model.geom_pos.at[self.robot.ground].set(jnp.concatenate([xy, height[:, None]], axis=-1)),
-            geom_quat=model.geom_quat.at[self.robot.ground].set(turn),
+            geom_quat=model.geom_quat.at[self.robot.ground].set(quaternion),
         )
 
-    def _by_foot(self, clearance: Array) -> Array:
-        """Height of each foot ``[F]`` from that of the feet's points."""
+    def _min_per_foot(self, clearance: Array) -> Array:
+        """The smallest clearance ``[F]`` of each foot's points, from that of all feet's points ``[P]``."""
         geom = self._foot_points[0]
         return jnp.stack([clearance[geom == foot].min() for foot in self.robot.feet])
 
-    def _vary(self, variation: Variation):
-        """The model with one environment's friction and base."""
+    def _model_of(self, variation: Variation):
+        """The model with the friction, and the mass, inertia and centre of mass of the base, of one environment."""
         model, base = self._model, self.robot.base
         mass = model.body_mass[base] + variation.added_mass
         return model.replace(
@@ -202,11 +206,12 @@ class Physics:
 
 
 def _points(model: mujoco.MjModel, geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points whose lowest, less its radius, is the lowest of the geoms.
+    """Spheres whose lowest point is the lowest point of the geoms.
 
-    Their geoms [P], places in the frames of these [P, 3], and radii [P].
+    This is exact for spheres, capsules and boxes; other shapes are replaced by their bounding boxes.
 
-    Exact for spheres, capsules and boxes; other shapes are taken as their boxes.
+    Returns:
+        Geom index [P] of each sphere, its centre in the frame of the geom [P, 3], and its radius [P], in m.
     """
     signs = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, -1).T
     rows = []

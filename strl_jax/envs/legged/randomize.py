@@ -1,4 +1,4 @@
-"""What differs between environments, and what disturbs them."""
+"""Domain randomisation: differences between environments, and pushes."""
 
 import jax
 import jax.numpy as jnp
@@ -10,31 +10,47 @@ from strl_jax.types import Array
 
 
 def variation(config: DomainRandConfig, delay: Range, joints: int, key: Array) -> Variation:
-    """The variation of one environment; what has no range stays as in the model."""
-    share = jax.random.uniform(key, (8 + joints,))
+    """The random properties of ONE environment; without a range, a property has the value of the model.
 
-    def within(limits: Range | None, part: slice, otherwise: float) -> Array:
-        low, high = limits or (otherwise, otherwise)
-        return low + (high - low) * share[part]
+    Args:
+        delay: range of the actions' delay, s.
+        joints: number of joints.
+    """
+    fraction = jax.random.uniform(key, (8 + joints,))
 
-    stiffness = within(config.stiffness_range, slice(5, 6), 1.0)
-    damping = within(config.damping_range, slice(6, 7), 1.0)
+    def in_range(limits: Range | None, part: slice, default: float) -> Array:
+        low, high = limits or (default, default)
+        return low + (high - low) * fraction[part]
+
+    stiffness = in_range(config.stiffness_range, slice(5, 6), 1.0)
+    damping = in_range(config.damping_range, slice(6, 7), 1.0)
     return Variation(
-        friction=within(config.friction_range, slice(0, 1), 1.0)[0],
-        added_mass=within(config.added_mass_range, slice(1, 2), 0.0)[0],
-        com=within(config.com_displacement_range, slice(2, 5), 0.0),
-        strength=within(config.motor_strength_range, slice(8, 8 + joints), 1.0),
+        friction=in_range(config.friction_range, slice(0, 1), 1.0)[0],
+        added_mass=in_range(config.added_mass_range, slice(1, 2), 0.0)[0],
+        com=in_range(config.com_displacement_range, slice(2, 5), 0.0),
+        strength=in_range(config.motor_strength_range, slice(8, 8 + joints), 1.0),
         gains=jnp.concatenate([stiffness, damping]),
-        delay=within(delay, slice(7, 8), 0.0)[0],
+        delay=in_range(delay, slice(7, 8), 0.0)[0],
     )
 
 
-def push(most: float, every: int, key: Array, age: Array, velocity: Array) -> Array:
-    """The base's velocity ``[B, 3]`` with a planar push of at most ``most`` along an axis every ``every`` steps.
+def check_mass(config: DomainRandConfig, mass: float) -> None:
+    """Raises ``ValueError`` if a base of ``mass`` kg can get a mass <= 0."""
+    added = config.added_mass_range
+    if added is not None and added[0] <= -mass:
+        limit = f"its first number must be above {-mass:g}, as the base has {mass:g} kg"
+        raise ValueError(f"domain_rand.added_mass_range: {list(added)} is not allowed; {limit}")
+
+
+def push(max_change: float, interval: int, key: Array, age: Array, velocity: Array) -> Array:
+    """The base's velocity ``[B, 3]`` in m/s, with a random planar push every ``interval`` steps.
 
     Args:
-        age: ``[B]``, steps of the episode so far.
+        max_change: greatest change of the velocity along x and along y, m/s.
+        key: ``[B]``.
+        age: ``[B]``, steps since the reset.
+        velocity: ``[B, 3]``, before the push.
     """
-    shove = jax.vmap(lambda k: jax.random.uniform(k, (2,), minval=-most, maxval=most))(key)
-    due = (age > 0) & (age % every == 0)
-    return velocity.at[:, :2].add(jnp.where(due[:, None], shove, 0.0))
+    change = jax.vmap(lambda k: jax.random.uniform(k, (2,), minval=-max_change, maxval=max_change))(key)
+    due = (age > 0) & (age % interval == 0)
+    return velocity.at[:, :2].add(jnp.where(due[:, None], change, 0.0))

@@ -1,4 +1,4 @@
-"""What the legged environments carry from step to step, and what they show of a step."""
+"""The state of the legged environments, and the record of a step."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -11,26 +11,26 @@ from strl_jax.types import Array
 
 @struct.dataclass
 class Legged:
-    """All that goes from step to step; leaves [B, ...]."""
+    """Everything that the next step needs; leaves [B, ...] for A joints and F feet."""
 
     motion: Motion
     variation: Variation
-    command: Array  # [B, 5], the draw of commands.draw
+    command: Array  # [B, 5], uniform numbers of commands.draw
     command_level: Array  # [B], see commands.velocity
-    limit: Array  # int32[B], steps of this environment's episodes
+    limit: Array  # int32[B], steps, the time limit of this environment's episodes
     age: Array  # int32[B], steps since the reset
     tracking: Array  # [B], sum of exp(-error^2 / sigma) over the episode
-    action: Array  # [B, A], the last
-    feet: Array  # [B, F, 3], in the world
+    action: Array  # [B, A], of the last step
+    feet: Array  # [B, F, 3], m, in the world
     contact: Array  # bool[B, F]
-    air_time: Array  # [B, F], seconds since each foot was on the ground
+    air_time: Array  # [B, F], seconds since each foot was last on the ground
     key: Array  # PRNG key[B]
     field: OnField | None  # None: the ground is flat
 
 
 @struct.dataclass
 class Record:
-    """What a step showed, for pictures and tables; leaves [B, ...]."""
+    """Values of one step for videos, plots and tables; leaves [B, ...]."""
 
     qpos: Array  # [B, nq], after the step
     command: Array  # [B, 3], m/s, m/s, rad/s
@@ -41,7 +41,7 @@ class Record:
 
 
 def body_velocities(motion: Motion) -> tuple[Array, Array, Array]:
-    """Linear and angular velocity and gravity's direction in the base's frame, ``[B, 3]`` each."""
-    turn = motion.qpos[:, 3:7]
-    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0]), (*turn.shape[:1], 3))
-    return rotate_back(turn, motion.qvel[:, :3]), motion.qvel[:, 3:6], rotate_back(turn, down)
+    """Linear velocity (m/s), angular velocity (rad/s) and direction of gravity in the base's frame, ``[B, 3]`` each."""
+    quaternion = motion.qpos[:, 3:7]
+    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0]), (*quaternion.shape[:1], 3))
+    return rotate_back(quaternion, motion.qvel[:, :3]), motion.qvel[:, 3:6], rotate_back(quaternion, down)

@@ -1,15 +1,17 @@
-"""Tiny environments without physics whose exact answers are known, one for each thing that can go wrong.
+"""Probe environments: tiny tasks without physics whose exact solution is known. Each tests one part of a learner.
 
-After Andy Jones, "Debugging RL, without the agonizing pain" (2021). Each one says
-what a right learner finds: V is the critic, mean the actor's action.
+After Andy Jones, "Debugging RL, without the agonizing pain" (2021). Each docstring
+gives what a correct learner learns: V is the critic's value, mean is the actor's mean action.
 """
 
 from strl_jax.envs.probe.base import Probe
 from strl_jax.envs.probe.control import Action, Image, Nan, StateAction, TwoGroups
 from strl_jax.envs.probe.memory import Remember, Teacher
 from strl_jax.envs.probe.sparse import Sparse
-from strl_jax.envs.probe.style import Gait, Style
+from strl_jax.envs.probe.style import Gait, Style, expert_pairs
 from strl_jax.envs.probe.values import Constant, Cycle, Discounted, ObservedReward, Timeout
+
+__all__ = ["PROBES", "Probe", "expert_pairs", "make"]
 
 PROBES: dict[str, type[Probe]] = {
     "constant": Constant,
@@ -35,12 +37,12 @@ def make(name: str, **kwargs) -> Probe:
 
     Args:
         name: a key of ``PROBES``.
-        **kwargs: its options: ``target`` of ``action``, ``probability`` of ``nan``, ``delay`` of
+        **kwargs: options: ``target`` of ``action``, ``probability`` of ``nan``, ``delay`` of
             ``remember`` and ``teacher``, ``prefer`` of ``style``, ``length`` and ``cost`` of ``sparse``.
 
     Raises:
-        ValueError: unknown name (the message lists the known ones), unknown option,
-            or an option out of range.
+        ValueError: unknown name or option (the message lists the known ones), or an
+            option out of range.
     """
     if name not in PROBES:
         raise ValueError(f"unknown probe environment {name!r}; known: {', '.join(PROBES)}")

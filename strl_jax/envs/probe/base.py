@@ -1,4 +1,4 @@
-"""What the probe environments have in common."""
+"""The base class and helpers of the probe environments."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from strl_jax.types import Array, EnvState
 
 
 class Probe(Env):
-    """One action, one component ``state[B, 1]``, steps of one second."""
+    """An environment with one action and one component ``state[B, 1]``; a step is one second."""
 
     observation_shapes = {"state": (1,)}  # noqa: RUF012 (read only)
     action_size = 1
@@ -17,22 +17,25 @@ class Probe(Env):
 
 
 def signs(key: Array) -> Array:
-    """-1 or 1 for each key, ``[B]``."""
+    """-1 or 1 at random for each PRNG key of ``key[B]``; float32 ``[B]``."""
     return jax.vmap(lambda k: jax.random.rademacher(k, (), jnp.float32))(key)
 
 
-def check_whole(name: str, value: float, least: int) -> None:
-    """Raises ValueError unless the option ``name`` is a whole number, ``least`` or above."""
-    if value < least or value != int(value):
-        raise ValueError(f"{name} is {value}; it must be a whole number of at least {least}")
+def check_whole(name: str, value: float, minimum: int) -> None:
+    """Raises ``ValueError`` unless the option ``name`` is a whole number >= ``minimum``."""
+    if value < minimum or value != int(value):
+        raise ValueError(f"{name} is {value}; it must be a whole number of at least {minimum}")
 
 
 def env_state(physics, obs: Array, reward, *, terminated, tracking_error=None, **components: Array) -> EnvState:
-    """An ``EnvState`` whose ``state`` is ``obs[B]``; ``reward`` and ``terminated`` may be scalars.
+    """An ``EnvState`` of a probe environment.
 
     Args:
-        tracking_error: ``[B]``, the metric of this name, or None for no metric.
-        **components: further components of the observation, ``[B, *shape]``.
+        physics: any tree, leaves ``[B, ...]``.
+        obs: ``[B]``, the component ``state``.
+        reward, terminated: ``[B]`` or scalars.
+        tracking_error: ``[B]``, the metric of this name; None: no metric.
+        **components: other components of the observation, ``[B, *shape]``.
     """
     ended = jnp.broadcast_to(jnp.asarray(terminated), obs.shape)
     return EnvState(

@@ -1,4 +1,4 @@
-"""Probe environments of one step that ask for one action: what the actor finds."""
+"""Probe environments that test the actor: one step with one best action."""
 
 from dataclasses import dataclass
 
@@ -43,14 +43,14 @@ class StateAction(Probe):
 class Nan(Probe):
     """``state_action`` whose physics turns NaN with ``probability`` at each step. Mean = observation.
 
-    An environment that has turned NaN never terminates: only a reset brings it back.
+    An environment that is NaN never terminates: only a reset makes it valid again.
     """
 
     probability: float = 0.1
 
     def __post_init__(self):
         if not 0.0 <= self.probability <= 1.0:
-            raise ValueError(f"probability is {self.probability}; it must lie in [0, 1]")
+            raise ValueError(f"probability is {self.probability}; it must be in [0, 1]")
 
     def reset(self, key: Array) -> EnvState:
         sign_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(key)
@@ -70,11 +70,11 @@ class Nan(Probe):
 
 @dataclass(frozen=True)
 class TwoGroups(Probe):
-    """``state`` is for the actor; ``hidden``, too, for the critic; each is -1 or 1.
+    """The actor observes ``state``, the critic ``state`` and ``hidden``; each is -1 or 1.
 
-    One step, reward = hidden - (action - state - hidden / 2)^2. An actor that does
-    not see ``hidden`` finds mean = state, its critic V = hidden - std^2 - 1/4 (std of
-    the actions); one that sees it finds state + hidden / 2.
+    One step, reward = hidden - (action - state - hidden / 2)^2. An actor that does not
+    observe ``hidden`` learns mean = state, and its critic V = hidden - std^2 - 1/4 (std of
+    the actions); an actor that observes it learns mean = state + hidden / 2.
     """
 
     observation_shapes = {"state": (1,), "hidden": (1,)}  # noqa: RUF012 (read only)
@@ -92,26 +92,26 @@ class TwoGroups(Probe):
 
 @dataclass(frozen=True)
 class Image(Probe):
-    """One step, one bright pixel in ``image[B, 1, 8, 8]``; reward -(action - target)^2.
+    """One step, one pixel of 1 in ``image[B, 1, 8, 8]``, which is 0 elsewhere; reward -(action - target)^2.
 
-    The target is the pixel's column, from -1 (left) to 1 (right). Mean = target; metric
+    The target is the column of the pixel, from -1 (left) to 1 (right). Mean = target; metric
     ``tracking_error`` = |action - target|.
     """
 
     observation_shapes = {"state": (1,), "image": (1, 8, 8)}  # noqa: RUF012 (read only)
 
     def reset(self, key: Array) -> EnvState:
-        place = jax.vmap(lambda k: jax.random.randint(k, (2,), 0, 8))(key)
-        return self._show(place, jnp.zeros((key.shape[0], 1)), terminated=False)
+        pixel = jax.vmap(lambda k: jax.random.randint(k, (2,), 0, 8))(key)
+        return self._image_state(pixel, jnp.zeros((key.shape[0], 1)), terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        return self._show(state.physics, action, terminated=True)
+        return self._image_state(state.physics, action, terminated=True)
 
-    def _show(self, place: Array, action: Array, *, terminated: bool) -> EnvState:
-        error = action[:, 0] - (place[:, 1] / 3.5 - 1.0)
-        rows, columns = jax.nn.one_hot(place[:, 0], 8), jax.nn.one_hot(place[:, 1], 8)
+    def _image_state(self, pixel: Array, action: Array, *, terminated: bool) -> EnvState:
+        error = action[:, 0] - (pixel[:, 1] / 3.5 - 1.0)
+        rows, columns = jax.nn.one_hot(pixel[:, 0], 8), jax.nn.one_hot(pixel[:, 1], 8)
         return env_state(
-            place,
+            pixel,
             jnp.zeros_like(error),
             -jnp.square(error),
             terminated=terminated,

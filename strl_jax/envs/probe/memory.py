@@ -1,4 +1,4 @@
-"""Probe environments that show a sign once and ask for it later."""
+"""Probe environments that test memory: the observation shows a sign once, the reward needs it later."""
 
 from dataclasses import dataclass
 
@@ -24,13 +24,13 @@ class Delayed(Probe):
 
 @dataclass(frozen=True)
 class Remember(Delayed):
-    """``state_action`` with a delay: the sign is seen at the first step only, 0 after it.
+    """``state_action`` with a delay: the observation is the sign (-1 or 1) at the first step and 0 after it.
 
-    An episode has ``delay`` + 1 steps, of which only the last is rewarded, with
-    -(action - sign)^2; metric ``tracking_error`` = |action - sign| there, 0 before. With a
-    memory, the last step's mean = sign and V = -gamma^n std^2 with n steps to go after this
-    one (std of the actions). Without one the sign is lost: the last step's mean = 0 and
-    V = -gamma^n (1 + std^2).
+    An episode has ``delay`` + 1 steps. Only the last has a reward, -(action - sign)^2; metric
+    ``tracking_error`` = |action - sign| at this step, 0 before it. With std the standard
+    deviation of the actions and n the number of steps after the current one, a policy with
+    memory learns mean = sign at the last step and V = -gamma^n std^2. A policy without memory
+    cannot know the sign: it learns mean = 0 at the last step and V = -gamma^n (1 + std^2).
     """
 
     def reset(self, key: Array) -> EnvState:
@@ -48,12 +48,12 @@ class Remember(Delayed):
 
 @dataclass(frozen=True)
 class Teacher(Delayed):
-    """``remember`` with every step rewarded, and with ``sign`` for a teacher and the critic.
+    """``remember`` with a reward at every step, and with the component ``sign`` for a teacher and the critic.
 
-    ``state`` is the sign at the first step, 0 after it; ``sign`` is the sign at every step. An
-    episode has ``delay`` + 1 steps, each with reward -(action - sign)^2. A teacher that sees
-    ``sign`` finds mean = sign, and so does a student that sees ``state`` alone but has a memory.
-    A student without one finds the sign at the first step and mean = 0 after it. Metric
+    ``state`` is the sign at the first step and 0 after it; ``sign`` is the sign at every step. An
+    episode has ``delay`` + 1 steps, each with reward -(action - sign)^2. A teacher that observes
+    ``sign`` learns mean = sign, and so does a student that observes only ``state`` but has memory.
+    A student without memory learns mean = sign at the first step and mean = 0 after it. Metric
     ``tracking_error`` = |action - sign|.
     """
 

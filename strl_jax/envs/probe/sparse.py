@@ -1,4 +1,4 @@
-"""A probe environment whose only reward is far away: what exploration finds."""
+"""A probe environment that tests exploration: its only reward is far from the start."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ from strl_jax.types import Array, EnvState
 
 @dataclass(frozen=True)
 class Sparse(Probe):
-    """A walk from 0 to ``length``, which costs something, to the only place with a reward.
+    """A walk from position 0 to ``length``; moving has a cost, and only the end has a reward.
 
-    The action, within [-1, 1], moves a position x that stays in [0, length]. A step that leads to
-    x >= length - 1/2 has reward 1, one that moves right by d costs ``cost`` d, as in the mountain car.
-    The only end is the time limit, 2 ``length`` steps: an end at the reward would cost those who live
-    on a novelty bonus the rest of it. ``state`` = x / length; ``place[B, length]``, for the bonus, has
-    a 1 at the whole number nearest to x. Metric ``reached`` = 1 for the steps with the reward.
+    The action, clipped to [-1, 1], moves a position x, which is clipped to [0, length]. A step that leads
+    to x >= length - 1/2 has reward 1; a step to the right by d costs ``cost`` d, as in the mountain car.
+    An episode ends only at the time limit, 2 ``length`` steps: a termination at the reward would take
+    the rest of the novelty bonus away from an explorer. ``state`` = x / length; ``place[B, length]``,
+    for the bonus, is one-hot at the integer nearest to x. Metric ``reached`` = 1 at steps with reward 1.
 
-    From the start, actions N(0, 1) get there in about one of 10000 episodes. A learner without a
-    bonus sees the cost alone and finds mean <= 0, V = 0 (now and then, before its critic has learned
-    anything, it is led astray and gets there). One that has been there finds mean >= 1: a return of
-    length + 1 - cost length, and V = (gamma^(n-1) - cost (1 - gamma^n)) / (1 - gamma) with
-    n = length - x >= 1 steps to go, if gamma is so near 1 that this is above 0.
+    At the start of training, actions N(0, 1) reach the reward in about one of 10000 episodes. A learner
+    without a bonus observes only the cost and learns mean <= 0, V = 0 (sometimes the errors of its
+    untrained critic lead it to the reward). A learner that has reached the reward learns mean >= 1: the
+    return is length + 1 - cost length, and V = (gamma^(n-1) - cost (1 - gamma^n)) / (1 - gamma) with
+    n = length - x >= 1 remaining steps, if gamma is so near 1 that this is above 0.
     """
 
     length: int = 16
@@ -32,7 +32,7 @@ class Sparse(Probe):
     def __post_init__(self):
         check_whole("length", self.length, 2)
         if not 0.0 <= self.cost <= 1.0:
-            raise ValueError(f"cost is {self.cost}; it must lie in [0, 1]")
+            raise ValueError(f"cost is {self.cost}; it must be in [0, 1]")
 
     @property
     def observation_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -44,16 +44,16 @@ class Sparse(Probe):
 
     def reset(self, key: Array) -> EnvState:
         zero = jnp.zeros(key.shape[0])
-        return self._at(zero, zero)
+        return self._state_at(zero, zero)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         position = jnp.clip(state.physics + jnp.clip(action[:, 0], -1.0, 1.0), 0.0, self.length)
-        return self._at(position, position - state.physics)
+        return self._state_at(position, position - state.physics)
 
-    def _at(self, position: Array, moved: Array) -> EnvState:
+    def _state_at(self, position: Array, moved: Array) -> EnvState:
         reached = position >= self.length - 0.5
         reward = reached - self.cost * jnp.maximum(moved, 0.0)
-        nearest = jnp.minimum(jnp.floor(position + 0.5), self.length - 1)  # the end counts as the last place
+        nearest = jnp.minimum(jnp.floor(position + 0.5), self.length - 1)  # x = length counts as the last place
         place = jax.nn.one_hot(nearest.astype(jnp.int32), int(self.length))
         state = env_state(position, position / self.length, reward, terminated=False, place=place)
         return state.replace(metrics={"reached": reached.astype(jnp.float32)})

@@ -1,6 +1,6 @@
-"""Probe environments whose task leaves open how it is done, and experts who do it in one way.
+"""Probe environments that test style rewards: the task has many solutions, and the expert shows one of them.
 
-After the task and style rewards of Peng et al., "AMP: Adversarial Motion Priors" (2021).
+After the task and style rewards of Peng et al., "AMP: Adversarial Motion Priors" (2021), https://arxiv.org/abs/2104.02180
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from strl_jax.types import Array, EnvState
 
 @dataclass(frozen=True)
 class Style(Probe):
-    """One step, observation -1 or 1; the actions -1 and 1 are equally good, the expert takes ``prefer``.
+    """One step, observation -1 or 1; the actions -1 and 1 are equally good, the expert's action is ``prefer``.
 
-    Reward -(|action| - 1)^2. Extras ``ref_obs[B, 1]``, the action within [-3, 3], is the
-    policy's motion and ``ref_motion[B, 1]``, ``prefer`` with noise of standard deviation 0.1,
-    the expert's; both are 0 at a reset. Without a style reward mean = -1 or 1, by chance;
-    with one mean = prefer, whatever the observation. Metric ``tracking_error`` =
+    Reward -(|action| - 1)^2. Extras: ``ref_obs[B, 1]`` is the policy's motion, the action
+    clipped to [-3, 3]; ``ref_motion[B, 1]`` is the expert's motion, ``prefer`` plus noise of
+    standard deviation 0.1. Both are 0 at a reset. Without a style reward mean = -1 or 1 at
+    random; with it mean = prefer for both observations. Metric ``tracking_error`` =
     |action - prefer|.
     """
 
@@ -40,26 +40,25 @@ class Style(Probe):
     def step(self, state: EnvState, action: Array) -> EnvState:
         next_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(state.physics["key"])
         noise = jax.vmap(lambda key: jax.random.normal(key, (1,)))(noise_key)
-        sign, taken = state.physics["sign"], action[:, 0]
-        reward = -jnp.square(jnp.abs(taken) - 1.0)
-        error = jnp.abs(taken - self.prefer)
+        sign, action_value = state.physics["sign"], action[:, 0]
+        reward = -jnp.square(jnp.abs(action_value) - 1.0)
+        error = jnp.abs(action_value - self.prefer)
         state = env_state({"sign": sign, "key": next_key}, sign, reward, terminated=True, tracking_error=error)
         return state.replace(extras={"ref_obs": jnp.clip(action, -3.0, 3.0), "ref_motion": self.prefer + 0.1 * noise})
 
 
-TURN = 0.5  # radians of one of the expert's steps
+TURN = 0.5  # rad, the rotation of the expert's phase in one step
 
 
 @dataclass(frozen=True)
 class Gait(Probe):
-    """Reward 1 at every step, however the action turns ``phase[B, 2]``; the expert turns it by 0.5 rad a step.
+    """Reward 1 at every step for every action; the action rotates ``phase[B, 2]``, the expert by 0.5 rad per step.
 
-    ``phase`` is (cos, sin) of an angle that is drawn at a reset and moved by the action, within
-    [-1, 1]; ``state`` is 0. There is no end but the time limit. ``expert_pairs`` gives the
-    expert's motion as pairs of ``phase`` before and after a step. A learner who is rewarded for
-    pairs like them finds mean = 0.5 at every phase; one who is not finds V = 1 / (1 - gamma) and
-    no mean better than another. Metric ``tracking_error`` = |action - 0.5|, the action within
-    [-1, 1].
+    ``phase`` is (cos, sin) of an angle. A reset draws the angle, a step adds the action, clipped
+    to [-1, 1], in rad. ``state`` is 0. Only the time limit ends an episode. ``expert_pairs``
+    returns the expert's motion as pairs of ``phase`` before and after a step. A learner with a
+    style reward for such pairs learns mean = 0.5 at every phase. Without it V = 1 / (1 - gamma),
+    and all means are equally good. Metric ``tracking_error`` = |action - 0.5| of the clipped action.
     """
 
     observation_shapes = {"state": (1,), "phase": (2,)}  # noqa: RUF012 (read only)
@@ -78,7 +77,7 @@ class Gait(Probe):
 
 
 def expert_pairs(number: int, seed: int) -> np.ndarray:
-    """What the expert of ``gait`` shows: ``phase`` before and after a step, float32 ``[number, 4]``."""
+    """The motion of the expert of ``gait``: ``phase`` before and after a step, float32 ``[number, 4]``."""
     before = np.random.default_rng(seed).uniform(-np.pi, np.pi, number)
     after = before + TURN
     return np.stack([np.cos(before), np.sin(before), np.cos(after), np.sin(after)], axis=1).astype(np.float32)

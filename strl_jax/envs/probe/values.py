@@ -1,4 +1,4 @@
-"""Probe environments whose rewards no action changes: what the critic finds."""
+"""Probe environments that test the critic: no action changes the reward."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,20 @@ from strl_jax.types import Array, EnvState
 class Constant(Probe):
     """One step, reward 1, observation 0. V = 1."""
 
+    terminates = True
+
     def reset(self, key: Array) -> EnvState:
         zero = jnp.zeros(key.shape[0])
         return env_state(zero, zero, zero, terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         del action
-        return env_state(state.physics, state.physics, 1.0, terminated=True)
+        return env_state(state.physics, state.physics, 1.0, terminated=self.terminates)
 
 
 @dataclass(frozen=True)
 class ObservedReward(Probe):
-    """One step, observation -1 or 1, the reward is the observation. V = observation."""
+    """One step, observation -1 or 1, reward = observation. V = observation."""
 
     def reset(self, key: Array) -> EnvState:
         sign = signs(key)
@@ -36,7 +38,7 @@ class ObservedReward(Probe):
 
 @dataclass(frozen=True)
 class Discounted(Probe):
-    """Two steps, the observation counts them, reward 1 with the second. V(0) = gamma, V(1) = 1."""
+    """Two steps; the observation is the step count, the second step has reward 1. V(0) = gamma, V(1) = 1."""
 
     def reset(self, key: Array) -> EnvState:
         age = jnp.zeros(key.shape[0])
@@ -50,28 +52,23 @@ class Discounted(Probe):
 
 
 @dataclass(frozen=True)
-class Timeout(Probe):
-    """Reward 1 at every step, no end but the time limit, observation 0.
+class Timeout(Constant):
+    """Reward 1 at every step, observation 0; only the time limit ends an episode.
 
-    V = 1 / (1 - gamma) if a time-out is credited with gamma V, less if it counts as an end.
+    V = 1 / (1 - gamma) if the learner adds gamma V at a time-out, lower if it treats the time-out as a termination.
     """
 
-    def reset(self, key: Array) -> EnvState:
-        zero = jnp.zeros(key.shape[0])
-        return env_state(zero, zero, zero, terminated=False)
-
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        del action
-        return env_state(state.physics, state.physics, 1.0, terminated=False)
+    terminates = False
 
 
 @dataclass(frozen=True)
 class Cycle(Probe):
-    """Observation 1, -1, 1 ... from either; reward 1 for a step from 1, else 0; no end but the time limit.
+    """The observation alternates between 1 and -1; a step from 1 has reward 1, a step from -1 has reward 0.
 
-    V(1) = 1 / (1 - gamma^2), V(-1) = gamma V(1). With a time limit of one step a
-    learner that credits a time-out with gamma V(s_t) finds 1 / (1 - gamma) and 0,
-    one that credits the observation after the reset finds values between the two.
+    The first observation is 1 or -1 at random; only the time limit ends an episode.
+    V(1) = 1 / (1 - gamma^2), V(-1) = gamma V(1). With a time limit of one step, a
+    learner that adds gamma V(s_t) at a time-out learns 1 / (1 - gamma) and 0; a learner
+    that adds gamma V of the observation after the reset learns values between the two.
     """
 
     episode_length = 1

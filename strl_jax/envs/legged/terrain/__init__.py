@@ -1,0 +1,1 @@
+"""Terrain. In reading order: ``shapes``, ``heights``, ``levels``, ``obstacles``, ``ground``; see ``envs.legged``."""

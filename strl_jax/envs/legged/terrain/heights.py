@@ -1,4 +1,4 @@
-"""Ground that is not flat: a grid of square fields, each of one kind and one difficulty, as a height field."""
+"""Terrain: a height field of square fields, each with one kind of ground and one level of difficulty."""
 
 from dataclasses import dataclass
 
@@ -9,24 +9,24 @@ from strl_jax.envs.legged.config_ground import TerrainConfig
 from strl_jax.envs.legged.terrain.shapes import EPS, FIELDS, Shape, half_platform
 from strl_jax.types import Array
 
-MOST = 10_000_000  # heights: every compiled program holds them
+MAX_HEIGHTS = 10_000_000  # every compiled program contains all heights
 
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """The ground as heights at the points of a grid, bilinear between them.
+    """The ground: heights at the points of a grid, with bilinear interpolation between them.
 
-    Rows lie along x and are the levels of difficulty; columns lie along y.
+    Rows of fields are the levels of difficulty, along x; columns are along y.
 
     Attributes:
-        heights: float32 ``[X, Y]``, in m.
-        cell: m between neighbouring points.
-        corner: place of ``heights[0, 0]``; the whole is centred on the world's origin.
-        origins: float32 ``[rows, columns, 3]``, each field's centre and its height, where robots start.
-        kinds: of each column.
-        obstacles: float32 ``[rows, columns, 4]``: id, inner radius, extent and height in m of the square ring
-            round a field's centre that has to be leapt (2) or climbed (3;
-            down where the height is below 0); id 0: none.
+        heights: float32 ``[X, Y]``, m.
+        cell: distance between neighbouring points, m.
+        corner: position of ``heights[0, 0]`` in the world, m; the centre of the grid is the world's origin.
+        origins: float32 ``[rows, columns, 3]``, centre and height of each field, where robots start, m.
+        kinds: the kind of each column.
+        obstacles: float32 ``[rows, columns, 4]``: id, inner radius, extent and height (m) of the square
+            ring around a field's centre. Id 0: none; 2: a gap to jump over; 3: a block to climb, down if its
+            height is negative.
     """
 
     heights: np.ndarray
@@ -37,23 +37,19 @@ class Terrain:
     obstacles: np.ndarray
 
     def height(self, xy: Array) -> Array:
-        """Height of the ground ``[...]`` at places ``xy[..., 2]``; beyond the edge that of the edge."""
+        """Height of the ground ``[...]`` in m at positions ``xy[..., 2]``; outside the terrain, that of its edge."""
         return self.surface(xy)[0]
 
-    def normal(self, xy: Array) -> Array:
-        """The unit normal ``[..., 3]`` of the ground at places ``xy[..., 2]``, that of the cell they are in."""
-        return self.surface(xy)[1]
-
     def surface(self, xy: Array) -> tuple[Array, Array]:
-        """``height`` and ``normal`` from one look at the grid."""
-        place = (xy - jnp.array(self.corner, jnp.float32)) / self.cell
+        """``height`` ``[...]``, and the unit normal ``[..., 3]`` of the surface in the cell of each position."""
+        point = (xy - jnp.array(self.corner, jnp.float32)) / self.cell
         last = jnp.array(self.heights.shape) - 2
-        index = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, last)
-        share = jnp.clip(place - index, 0.0, 1.0)
+        index = jnp.clip(jnp.floor(point).astype(jnp.int32), 0, last)
+        fraction = jnp.clip(point - index, 0.0, 1.0)
         x, y = index[..., 0], index[..., 1]
-        u, v = share[..., 0], share[..., 1]
+        u, v = fraction[..., 0], fraction[..., 1]
         grid = jnp.asarray(self.heights)
-        near, far = grid[x, y], grid[x + 1, y]  # at the lower y; each with what it rises towards the upper y
+        near, far = grid[x, y], grid[x + 1, y]  # heights at the lower y; the rises lead to the upper y
         near_rise, far_rise = grid[x, y + 1] - near, grid[x + 1, y + 1] - far
         low, high = near + v * near_rise, far + v * far_rise
         slope_x, slope_y = (high - low) / self.cell, (near_rise + u * (far_rise - near_rise)) / self.cell
@@ -61,14 +57,14 @@ class Terrain:
         return low + u * (high - low), normal / jnp.linalg.norm(normal, axis=-1, keepdims=True)
 
     def inside(self, xy: Array) -> Array:
-        """bool ``[...]``: the places ``xy[..., 2]`` are not beyond the edge."""
+        """bool ``[...]``: the positions ``xy[..., 2]`` are on the terrain."""
         low = jnp.array(self.corner, jnp.float32)
         high = low + self.cell * (jnp.array(self.heights.shape) - 1)
         return ((xy >= low) & (xy <= high)).all(axis=-1)
 
 
 def build(config: TerrainConfig) -> Terrain:
-    """The terrain of a config; the same for the same config. Raises ``ValueError`` as ``check``."""
+    """The terrain of a config; equal configs have equal terrains. Raises ``ValueError``, see ``check``."""
     kinds = check(config)
     cell, rows, cols = config.horizontal_scale, config.num_rows, config.num_cols
     cells, border = round(config.terrain_length / cell), round(config.border_size / cell)
@@ -91,12 +87,12 @@ def build(config: TerrainConfig) -> Terrain:
 
 
 def check(config: TerrainConfig) -> tuple[str, ...]:
-    """The kind of each column of a terrain that can be built.
+    """Checks a config without building the terrain; returns the kind of each column.
 
     Raises:
-        ValueError: one line that begins with the config's key: all proportions are 0, a field that is no even
-            number of cells or too small for what stands in it, a platform too small for the places where
-            robots start, or too many heights.
+        ValueError: all proportions are 0; the length of a field is not an even number of cells, or is too small
+            for its obstacle; the platform is too small for the start positions; or there are too many
+            heights. One line that begins with the config's key.
     """
     _check_size(config)
     kinds = _kinds(config)
@@ -105,28 +101,28 @@ def check(config: TerrainConfig) -> tuple[str, ...]:
 
 
 def _kinds(config: TerrainConfig) -> tuple[str, ...]:
-    """The kind of each column: what its middle falls on where the kinds share all columns."""
-    shares = config.terrain_proportions.model_dump()
-    total = sum(shares.values())
+    """The kind of each column: kinds occupy parts of [0, 1] by their proportions; the column's middle selects one."""
+    proportions = config.terrain_proportions.model_dump()
+    total = sum(proportions.values())
     if total == 0:
-        raise ValueError("terrain.terrain_proportions: all are 0; one of them at least must be above 0")
-    ends = np.cumsum(list(shares.values())) / total
+        raise ValueError("terrain.terrain_proportions: all are 0; at least one must be above 0")
+    ends = np.cumsum(list(proportions.values())) / total
     middles = (np.arange(config.num_cols) + 0.5) / config.num_cols
-    return tuple(np.array(list(shares))[np.searchsorted(ends, middles, side="right")].tolist())
+    return tuple(np.array(list(proportions))[np.searchsorted(ends, middles, side="right")].tolist())
 
 
 def _check_fields(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
     cell, length, platform = config.horizontal_scale, config.terrain_length, 2 * half_platform(config)
-    if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # so that a point stands in the middle
+    if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # the centre of a field must be a point of the grid
         raise ValueError(f"terrain.terrain_length: {length:g} is not allowed; it must be a multiple of {2 * cell:g}")
-    around = {"gaps": config.gap_size[1], "blocks_up": config.block_length, "blocks_down": config.block_length}
-    around |= {"stairs_up": config.step_width, "stairs_down": config.step_width}
-    widest = max(kinds, key=lambda kind: around.get(kind, 0.0))
-    least = platform + 2 * (max(around.get(widest, 0.0), 2 * cell) + cell)
-    if length < least - EPS:
+    widths = {"gaps": config.gap_size[1], "blocks_up": config.block_length, "blocks_down": config.block_length}
+    widths |= {"stairs_up": config.step_width, "stairs_down": config.step_width}
+    widest = max(kinds, key=lambda kind: widths.get(kind, 0.0))
+    minimum = platform + 2 * (max(widths.get(widest, 0.0), 2 * cell) + cell)
+    if length < minimum - EPS:
         raise ValueError(
-            f"terrain.terrain_length: {length:g} is not allowed; it must be >= {least:g}, "
-            f"the platform of {platform:g} and what is round it in {widest}"
+            f"terrain.terrain_length: {length:g} is not allowed; it must be >= {minimum:g}, "
+            f"for the platform of {platform:g} and the ground around it in {widest}"
         )
     if config.start_offset > platform / 2:
         raise ValueError(
@@ -138,8 +134,8 @@ def _check_fields(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
 def _check_size(config: TerrainConfig) -> None:
     cell, length = config.horizontal_scale, config.terrain_length
     points = [round((count * length + 2 * config.border_size) / cell) for count in (config.num_rows, config.num_cols)]
-    if points[0] * points[1] > MOST:
+    if points[0] * points[1] > MAX_HEIGHTS:
         raise ValueError(
-            f"terrain.horizontal_scale: {cell:g} is not allowed; it makes {points[0]} x {points[1]} heights, "
-            f"more than {MOST}"
+            f"terrain.horizontal_scale: {cell:g} is not allowed; it gives {points[0]} x {points[1]} heights; "
+            f"at most {MAX_HEIGHTS} are allowed"
         )

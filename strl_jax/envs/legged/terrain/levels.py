@@ -1,4 +1,4 @@
-"""Which field of a terrain each robot is on, and when it goes on to a harder or back to an easier one."""
+"""The curriculum of terrains: the field of each robot, and its change to a harder or an easier level."""
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,19 @@ from strl_jax.types import Array
 
 @struct.dataclass
 class OnField:
-    """Each environment's field, and the way that it was told to go on it."""
+    """The field of each environment, and the distance that its commands require."""
 
     level: Array  # int32[B], row of the terrain
     column: Array  # int32[B]
-    asked: Array  # [B], m, the sum of commanded speed times time over the episode
+    asked: Array  # [B], m, integral of the commanded planar speed over the episode so far
 
 
 def draw(config: TerrainConfig, key: Array) -> OnField:
-    """Fields for new environments, ``key[B]``: any column, with the curriculum one of the first rows."""
+    """Random initial fields for ``key[B]``.
+
+    The column is uniform. The row is uniform over 0 to ``max_init_terrain_level`` with the curriculum,
+    otherwise over all rows.
+    """
     rows = min(config.max_init_terrain_level + 1, config.num_rows) if config.curriculum else config.num_rows
     level_key, column_key = jax.vmap(jax.random.split, out_axes=1)(key)
     level = jax.vmap(lambda k: jax.random.randint(k, (), 0, rows))(level_key)
@@ -26,22 +30,23 @@ def draw(config: TerrainConfig, key: Array) -> OnField:
     return OnField(level, column, jnp.zeros(key.shape))
 
 
-def next_field(config: TerrainConfig, field: OnField, walked: Array, share: Array, key: Array) -> OnField:
-    """The field of the next episode, by legged_gym's rule: the same column, and without the curriculum the same row.
+def next_field(config: TerrainConfig, field: OnField, walked: Array, fraction: Array, key: Array) -> OnField:
+    """The fields of the next episodes by the rule of legged_gym. The column stays the same.
 
-    A row up for who got farther than half a field from its middle; from the last one to any. Else a row down
-    for who got less than half as far as its commands asked for: at their mean speed, in the whole time
-    limit, so that an early fall leads down.
+    With the curriculum, a robot that walked farther than half a field goes one row up; from the last row it
+    goes to a random row. Otherwise a robot that walked less than half of the required distance goes one
+    row down. The required distance is that of the whole time limit at the mean commanded speed, so a robot
+    that falls early goes down.
 
     Args:
-        walked: ``[B]``, m from the field's middle at the episode's end.
-        share: ``[B]``, the part of its time limit that the episode lasted.
+        walked: ``[B]``, m, distance from the centre of the field at the end of the episode.
+        fraction: ``[B]``, length of the episode divided by its time limit.
         key: ``[B]``.
     """
-    level, asked = field.level, field.asked / share
+    level, required = field.level, field.asked / fraction
     if config.curriculum:
         up = walked > config.terrain_length / 2
-        down = ~up & (walked < asked / 2)
+        down = ~up & (walked < required / 2)
         anywhere = jax.vmap(lambda k: jax.random.randint(k, (), 0, config.num_rows))(key)
         level = jnp.maximum(level + up - down, 0)
         level = jnp.where(level < config.num_rows, level, anywhere)

@@ -1,4 +1,4 @@
-"""The kinds of a terrain's fields: heights about a flat platform, 0 at the field's edge."""
+"""The kinds of fields of a terrain: a flat platform, the ground of the kind around it, height 0 at the edge."""
 
 import math
 from collections.abc import Callable
@@ -9,20 +9,20 @@ import numpy as np
 from strl_jax.envs.legged.config_ground import TerrainConfig
 
 GAP, BLOCK = 2, 3  # obstacle ids, see modules/mutex_selection.py
-NONE = [0, 0.0, 0.0, 0.0]  # no obstacle
-EPS = 1e-6  # m, of comparing places on the grid
-Field = tuple[np.ndarray, list[float]]  # heights [N + 1, N + 1], and what Terrain.obstacles holds of it
+NO_OBSTACLE = [0, 0.0, 0.0, 0.0]
+EPS = 1e-6  # m, tolerance of comparisons of positions on the grid
+Field = tuple[np.ndarray, list[float]]  # heights [N + 1, N + 1] in m, and the field's row of Terrain.obstacles
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A field's points, and the random numbers of its unevenness.
+    """The grid of one field, its difficulty and its random numbers.
 
     Attributes:
         config: of the terrain.
-        radius: ``[N + 1, N + 1]``, m from the centre, the greater of those along x and y.
-        difficulty: from 0, the first level, to 1, the last.
-        random: of this field alone.
+        radius: ``[N + 1, N + 1]``, m, the greater of the offsets from the centre along x and y.
+        difficulty: from 0 (first level) to 1 (last level).
+        random: the generator of this field.
     """
 
     config: TerrainConfig
@@ -32,91 +32,94 @@ class Shape:
 
     @property
     def platform(self) -> float:
-        """Half of the flat middle."""
+        """Half of the side of the platform, m."""
         return half_platform(self.config)
 
     @property
     def half(self) -> float:
+        """Half of the side of the field, m."""
         return self.config.terrain_length / 2
 
-    def within(self, limits: tuple[float, float]) -> float:
-        """The number of a range at this difficulty."""
+    def at_difficulty(self, limits: tuple[float, float]) -> float:
+        """Linear interpolation between the limits by the difficulty."""
         return limits[0] + self.difficulty * (limits[1] - limits[0])
 
-    def whole(self, length: float, least: int = 1) -> float:
-        """The length as whole cells, at least so many."""
-        return max(least, round(length / self.config.horizontal_scale)) * self.config.horizontal_scale
+    def whole_cells(self, length: float, minimum: int) -> float:
+        """The length in m, rounded to a whole number of cells, at least ``minimum`` cells."""
+        return max(minimum, round(length / self.config.horizontal_scale)) * self.config.horizontal_scale
 
 
 def half_platform(config: TerrainConfig) -> float:
-    """m from a field's middle to the edge of its platform, which lies on the next line of points."""
+    """Half of the side of a field's platform in m, rounded up to the next points of the grid."""
     return math.ceil(config.platform_size / 2 / config.horizontal_scale - EPS) * config.horizontal_scale
 
 
 def _flat(shape: Shape) -> Field:
-    return np.zeros_like(shape.radius), NONE
+    return np.zeros_like(shape.radius), NO_OBSTACLE
 
 
 def _rough(shape: Shape) -> Field:
-    """Random heights at every second point, straight between them; none on the platform and at the field's edge."""
-    most, count = shape.within(shape.config.rough_height), len(shape.radius)
-    coarse = shape.random.uniform(-most, most, ((count + 2) // 2,) * 2)
-    place = np.arange(count) / 2
-    low = np.minimum(place.astype(int), len(coarse) - 2)
-    share = place - low
-    fine = coarse[low] * (1 - share[:, None]) + coarse[low + 1] * share[:, None]
-    fine = fine[:, low] * (1 - share) + fine[:, low + 1] * share
+    """Random heights at every second point, linear between them; 0 on the platform and at the edge of the field."""
+    limit, count = shape.at_difficulty(shape.config.rough_height), len(shape.radius)
+    coarse = shape.random.uniform(-limit, limit, ((count + 2) // 2,) * 2)
+    position = np.arange(count) / 2
+    low = np.minimum(position.astype(int), len(coarse) - 2)
+    fraction = position - low
+    fine = coarse[low] * (1 - fraction[:, None]) + coarse[low + 1] * fraction[:, None]
+    fine = fine[:, low] * (1 - fraction) + fine[:, low + 1] * fraction
     uneven = (shape.radius > shape.platform + EPS) & (shape.radius < shape.half - EPS)
-    return np.where(uneven, fine, 0.0), NONE
+    return np.where(uneven, fine, 0.0), NO_OBSTACLE
 
 
 def _slope(shape: Shape) -> Field:
     """A pyramid with a flat top."""
-    return shape.within(shape.config.slope) * (shape.half - np.maximum(shape.radius, shape.platform)), NONE
+    slope = shape.at_difficulty(shape.config.slope)
+    return slope * (shape.half - np.maximum(shape.radius, shape.platform)), NO_OBSTACLE
 
 
 def _stairs(shape: Shape) -> Field:
     """A pyramid of steps; each riser is one cell wide."""
-    width = shape.whole(shape.config.step_width, 2)
+    width = shape.whole_cells(shape.config.step_width, 2)
     steps = int((shape.half - shape.platform + EPS) / width)
     passed = np.clip(np.ceil((shape.radius - shape.platform - EPS) / width), 0, steps)
-    return shape.within(shape.config.step_height) * (steps - passed), NONE
+    return shape.at_difficulty(shape.config.step_height) * (steps - passed), NO_OBSTACLE
 
 
 def _gaps(shape: Shape) -> Field:
-    extent, depth = shape.whole(shape.within(shape.config.gap_size), 2), shape.config.gap_depth
+    extent, depth = shape.whole_cells(shape.at_difficulty(shape.config.gap_size), 2), shape.config.gap_depth
     return _ring(shape, GAP, extent, -depth)
 
 
 def _block(shape: Shape) -> Field:
-    return _ring(shape, BLOCK, shape.whole(shape.config.block_length, 2), shape.within(shape.config.block_height))
+    extent, height = shape.whole_cells(shape.config.block_length, 2), shape.at_difficulty(shape.config.block_height)
+    return _ring(shape, BLOCK, extent, height)
 
 
 def _ring(shape: Shape, obstacle: int, extent: float, height: float) -> Field:
-    """A square ring round the platform; its walls are one cell wide and belong to it."""
+    """A square ring around the platform; its walls are one cell wide and are part of ``extent``."""
     inner = shape.platform
-    on = (shape.radius > inner + EPS) & (shape.radius < inner + extent - EPS)
-    return np.where(on, height, 0.0), [obstacle, inner, extent, height]
+    on_ring = (shape.radius > inner + EPS) & (shape.radius < inner + extent - EPS)
+    return np.where(on_ring, height, 0.0), [obstacle, inner, extent, height]
 
 
-def _sunk(make: Callable) -> Callable:
-    """The field upside down."""
+def _inverted(make: Callable) -> Callable:
+    """The kind of field with negated heights."""
 
     def field(shape: Shape) -> Field:
         heights, (obstacle, inner, extent, height) = make(shape)
-        return 0.0 - heights, [obstacle, inner, extent, 0.0 - height]  # 0, not -0
+        return 0.0 - heights, [obstacle, inner, extent, 0.0 - height]  # minus from 0.0 avoids -0.0
 
     return field
 
 
-FIELDS = {  # up and down: the way of a robot that leaves the platform
+FIELDS = {  # up and down: for a robot that leaves the platform
     "flat": _flat,
     "rough": _rough,
-    "slope_up": _sunk(_slope),
+    "slope_up": _inverted(_slope),
     "slope_down": _slope,
-    "stairs_up": _sunk(_stairs),
+    "stairs_up": _inverted(_stairs),
     "stairs_down": _stairs,
     "gaps": _gaps,
     "blocks_up": _block,
-    "blocks_down": _sunk(_block),
+    "blocks_down": _inverted(_block),
 }
