@@ -118,7 +118,7 @@ class Batch:
     carry: Any  # policy carry at t = 0, leaves [B, ...], {} when feed-forward
     extras: dict[str, Array]  # [..., ...]
     shares: Any = None  # network -> weight[N] of the share of a minibatch's samples that it learns from
-    starts: Any = None  # memories that start elsewhere than at the carry or zero; see modules.starts
+    random_carry: Any = None  # mask and carry of modules.random_carry.draw_random_carry; None: no random states
 
 
 @struct.dataclass

@@ -182,8 +182,8 @@ class Algorithm:
 def apply_policy(algorithm: Algorithm, params: dict, minibatch: Batch) -> PolicyOutput:
     """The policy on a minibatch."""
     variables, mb = params["policy"], minibatch
-    starts = () if mb.starts is None else (mb.starts,)
-    return algorithm.policy.apply(variables, mb.groups, mb.carry, mb.reset, mb.masks, *starts)
+    random_carry = () if mb.random_carry is None else (mb.random_carry,)
+    return algorithm.policy.apply(variables, mb.groups, mb.carry, mb.reset, mb.masks, *random_carry)
 
 
 def apply_networks(algorithm: Algorithm, params: dict, minibatch: Batch) -> Outputs:

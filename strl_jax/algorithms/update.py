@@ -105,7 +105,7 @@ def _redraw(algorithm: Algorithm, stats: dict, sample: Batch, memory: dict, key:
     if algorithm.resample_prob > 0:
         start_key = jax.random.fold_in(key, 1)
         sample = sample.replace(
-            starts=draw_random_carry(algorithm.policy, start_key, sample.reset, algorithm.resample_prob)
+            random_carry=draw_random_carry(algorithm.policy, start_key, sample.reset, algorithm.resample_prob)
         )
     for index, hook in enumerate(algorithm.reward_hooks):
         if hook.name in memory:

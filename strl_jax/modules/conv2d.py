@@ -1,4 +1,4 @@
-"""Convolutions over images, and the same with an MLP at the end."""
+"""Convolutional networks for images, with an optional MLP head."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,17 +11,17 @@ from strl_jax.modules.initializers import torch_uniform
 from strl_jax.modules.mlp import get_activation, mlp_model
 from strl_jax.types import Array
 
-Size = int | Sequence[int]  # one for height and width, or a pair
+Size = int | Sequence[int]  # one number for height and width, or a pair (height, width)
 
 NORM_LAYERS = (None, "BatchNorm2d", "InstanceNorm2d")
 EPS = 1e-5
 
 
 def _pair(value: Size) -> tuple[int, int]:
-    """(height, width) of an int or a pair.
+    """An int or a pair as (height, width).
 
     Raises:
-        ValueError: neither of them.
+        ValueError: the value has another length.
     """
     pair = (value, value) if isinstance(value, int) else tuple(value)
     if len(pair) != 2:
@@ -34,15 +34,15 @@ def conv2d_output_shape(
 ) -> tuple[int, int]:
     """Height and width after a convolution or a pooling.
 
-    floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, as
-    ``torch.nn.Conv2d`` documents it.
+    floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, as in the
+    documentation of ``torch.nn.Conv2d``.
 
     Args:
-        h, w: height and width before.
-        kernel_size, stride, padding, dilation: ints, or pairs of height and width.
+        h, w: height and width of the input.
+        kernel_size, stride, padding, dilation: ints, or pairs (height, width).
 
     Raises:
-        ValueError: nothing is left of the image.
+        ValueError: the output has no pixels.
     """
     sizes = zip((h, w), *map(_pair, (kernel_size, stride, padding, dilation)), strict=True)
     out_h, out_w = ((size + 2 * pad - dil * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, dil in sizes)
@@ -55,7 +55,7 @@ def conv2d_output_shape(
 
 
 class Layer(NamedTuple):
-    """One convolution's settings, as (height, width); ``pool`` is the max-pool's window and stride."""
+    """Settings of one convolution; pairs are (height, width). ``pool`` is the max-pool's window and its stride."""
 
     channels: int
     kernel: tuple[int, int]
@@ -70,7 +70,7 @@ class Layer(NamedTuple):
 
 
 def _convolution(layer: Layer, in_channels: int, initialization: str, name: str) -> nn.Conv:
-    """A convolution ``[..., H, W, C]``; its kernel is ``[kh, kw, in, out]``."""
+    """A convolution of images ``[..., H, W, C]``; its kernel is ``[kh, kw, in, out]``."""
     padding = [(size, size) for size in layer.padding]
     if initialization == "torch":
         init = torch_uniform(in_channels * layer.kernel[0] * layer.kernel[1])
@@ -81,11 +81,11 @@ def _convolution(layer: Layer, in_channels: int, initialization: str, name: str)
 
 
 class BatchNorm2d(nn.Module):
-    """torch's ``BatchNorm2d`` in evaluation mode, with the channels last.
+    """torch's ``BatchNorm2d`` in evaluation mode, with the channels in the last axis.
 
     ``scale``, ``bias``, ``running_mean`` and ``running_var`` are all parameters, so
-    that loaded weights bring them along. No gradient reaches the two running ones:
-    they stay as they were loaded, mean 0 and variance 1 at the start.
+    that they are loaded together with the weights. The running statistics get no
+    gradient and keep their loaded values; initially they are mean 0 and variance 1.
     """
 
     @nn.compact
@@ -99,39 +99,39 @@ class BatchNorm2d(nn.Module):
 
 
 def _instance_norm(x: Array) -> Array:
-    """Every channel of every image ``[..., H, W, C]`` to mean 0 and biased variance 1."""
+    """Normalises every channel of every image ``[..., H, W, C]`` to mean 0 and (biased) variance 1."""
     mean = jnp.mean(x, axis=(-3, -2), keepdims=True)
     centred = x - mean
     return centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), axis=(-3, -2), keepdims=True) + EPS)
 
 
 def _max_pool(x: Array, window: tuple[int, int]) -> Array:
-    """Largest values of the windows, side by side, of images ``[..., H, W, C]``; what fills no window is left out.
+    """Max-pooling of images ``[..., H, W, C]`` with a stride equal to the window; incomplete windows are dropped.
 
-    Values that are equally large share the gradient; torch gives it to the first.
+    Equal maxima in a window share the gradient; torch gives all of it to the first one.
     """
     *batch, h, w, channels = x.shape
     rows, columns = h // window[0], w // window[1]
     x = x[..., : rows * window[0], : columns * window[1], :]
-    # Faster to differentiate than nn.max_pool, whose gradient scatters, on CPU and GPU.
+    # The gradient of nn.max_pool is a scatter, which is slower on both CPU and GPU.
     return x.reshape(*batch, rows, window[0], columns, window[1], channels).max(axis=(-4, -2))
 
 
 class Conv2dModel(nn.Module):
-    """Convolutions, each with norm, activation and max-pool behind it, in this order: st_rl's ``Conv2dModel``.
+    """st_rl's ``Conv2dModel``: convolutions, each followed by norm, activation and max-pool, in this order.
 
     The kernels are ``[kh, kw, in, out]``: torch's weight transposed by (2, 3, 1, 0).
-    Attributes that do not fit together raise a ValueError where the module is first used.
+    Inconsistent attributes raise ``ValueError`` when the module is first used.
 
     Attributes:
         channels: output channels of each convolution.
-        kernel_sizes, strides: one for each convolution, ints or pairs of height and width.
-        paddings: likewise, zeros on either side; None: no padding.
+        kernel_sizes, strides: one entry per convolution, an int or a pair (height, width).
+        paddings: likewise, the number of zeros added on each side; None: no padding.
         nonlinearity: name of the activation.
-        use_maxpool: the strides become those of a max-pool of the same window, where
-            they are above 1, and the convolutions move by 1.
-        normlayer: ``BatchNorm2d`` (its running statistics stay as they were loaded, see
-            there), ``InstanceNorm2d`` (per image and channel, no parameters) or None.
+        use_maxpool: each stride above 1 becomes the window and stride of a max-pool,
+            and all convolutions have stride 1.
+        normlayer: ``BatchNorm2d`` (in evaluation mode, see the class above),
+            ``InstanceNorm2d`` (per image and channel, no parameters) or None.
         initialization: ``torch`` or ``orthogonal``.
     """
 
@@ -157,8 +157,8 @@ class Conv2dModel(nn.Module):
         settings = {"kernel_sizes": self.kernel_sizes, "strides": self.strides, "paddings": paddings}
         lengths = {name: len(values) for name, values in {"channels": self.channels, **settings}.items()}
         if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"a convolution needs one entry of each, so the lengths must be equal: {found}")
+            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"a convolution needs one entry of each, so the lengths must be equal: {listed}")
         layers = []
         for channels, *sizes in zip(self.channels, *settings.values(), strict=True):
             kernel, stride, padding = map(_pair, sizes)
@@ -171,7 +171,7 @@ class Conv2dModel(nn.Module):
         """Height and width of the output for images of ``h`` x ``w``.
 
         Raises:
-            ValueError: nothing is left of the image.
+            ValueError: the output has no pixels.
         """
         for layer in self.layers():
             h, w = layer.output_shape(h, w)
@@ -179,16 +179,16 @@ class Conv2dModel(nn.Module):
 
     @nn.nowrap
     def conv_out_size(self, h: int, w: int) -> int:
-        """Size of the flattened output for images of ``h`` x ``w``."""
+        """Size of the flattened output (channels x height x width) for images of ``h`` x ``w``."""
         out_h, out_w = self.conv_out_resolution(h, w)
         return self.channels[-1] * out_h * out_w
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """``[..., C, H, W]`` to ``[..., C', H', W']``, with any number of axes in front, also none.
+        """``[..., C, H, W]`` to ``[..., C', H', W']``, with zero or more leading axes.
 
         Raises:
-            ValueError: the attributes do not fit together, or nothing is left of the image.
+            ValueError: the attributes are inconsistent, or the output has no pixels.
         """
         self.conv_out_resolution(*x.shape[-2:])
         x = jnp.moveaxis(x, -3, -1)
@@ -205,13 +205,13 @@ class Conv2dModel(nn.Module):
 
 
 class Conv2dHeadModel(nn.Module):
-    """A ``Conv2dModel`` and ``mlp_model`` on its flattened output: st_rl's ``Conv2dHeadModel``.
+    """st_rl's ``Conv2dHeadModel``: a ``Conv2dModel`` and an ``mlp_model`` on its flattened output.
 
     Attributes:
-        channels, kernel_sizes, strides: those of ``Conv2dModel``.
-        hidden_sizes, output_size: those of ``mlp_model``.
-        paddings, nonlinearity, use_maxpool, normlayer, initialization: those of
-            ``Conv2dModel``. st_rl ignored ``normlayer`` here.
+        channels, kernel_sizes, strides: see ``Conv2dModel``.
+        hidden_sizes, output_size: see ``mlp_model``.
+        paddings, nonlinearity, use_maxpool, normlayer, initialization: see
+            ``Conv2dModel``. st_rl ignores ``normlayer`` here.
     """
 
     channels: Sequence[int]
@@ -227,10 +227,10 @@ class Conv2dHeadModel(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """``[..., C, H, W]`` to ``[..., output]``; the MLP reads C, H, W in this order.
+        """``[..., C, H, W]`` to ``[..., output]``; the MLP's input is flattened in the order C, H, W.
 
         Raises:
-            ValueError: as ``Conv2dModel`` and ``mlp_model`` do.
+            ValueError: see ``Conv2dModel`` and ``mlp_model``.
         """
         convolutions = Conv2dModel(
             self.channels,

@@ -1,4 +1,4 @@
-"""Encoders: networks that replace components of a flat observation with latents."""
+"""Encoders: networks that replace components of a flat observation by latents."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from strl_jax.types import Array
 
 
 def make_encoder(stage: EncoderStage, initialization: str = "torch") -> nn.Module:
-    """The network of a stage: convolutions and a head for an image ``[..., C, H, W]``, else an MLP."""
+    """The encoder's network: convolutions with an MLP head for images ``[..., C, H, W]``, otherwise an MLP."""
     hidden = stage.hidden_sizes if stage.linear else (*stage.hidden_sizes, stage.latent_size)
     output = stage.latent_size if stage.linear else None
     if not stage.channels:
@@ -35,17 +35,16 @@ def make_encoder(stage: EncoderStage, initialization: str = "torch") -> nn.Modul
 def encode(
     stages: Sequence[EncoderStage], networks: Sequence[Callable], segments: Segments, flat: Array
 ) -> dict[str, Array]:
-    """Latents ``[..., L]`` by component, of a flat observation ``[..., D]``."""
+    """Component -> latent ``[..., L]``, computed from a flat observation ``[..., D]``."""
     latents = {}
     for stage, network in zip(stages, networks, strict=True):
-        value = segments.select(flat, stage.component)
-        is_image = bool(stage.channels)
-        latents[stage.component] = network(value if is_image else flat[..., segments.slice(stage.component)])
+        name, is_image = stage.component, bool(stage.channels)
+        latents[name] = network(segments.select(flat, name) if is_image else flat[..., segments.slice(name)])
     return latents
 
 
 def embed(segments: Segments, flat: Array, latents: dict[str, Array]) -> Array:
-    """The flat observation with every component in ``latents`` replaced, at its place."""
+    """The flat observation ``[..., D]`` with every component in ``latents`` replaced; the order is kept."""
     if not latents:
         return flat
     parts = [latents[name] if name in latents else flat[..., segments.slice(name)] for name in segments.names]

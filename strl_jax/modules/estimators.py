@@ -1,4 +1,4 @@
-"""Estimators: which components they read, which they predict, and how estimates take their place."""
+"""Estimators: their inputs, their targets, and how estimates replace observation components."""
 
 from collections.abc import Sequence
 
@@ -11,39 +11,41 @@ from strl_jax.types import Array
 
 
 def in_order(names: Sequence[str], *groups: Segments) -> tuple[str, ...]:
-    """``names`` in the order in which the groups hold them, the first group's first."""
-    known = [name for group in groups for name in group.names]
-    return tuple(dict.fromkeys(name for name in known if name in names))
+    """``names`` in the order of the first group, then those that only later groups have, in their order."""
+    ordered = [name for group in groups for name in group.names]
+    return tuple(dict.fromkeys(name for name in ordered if name in names))
 
 
 def estimator_inputs(stage: EstimatorStage, actor: Segments, flat: Array) -> Array:
-    """The components that an estimator reads, ``[..., D]``, in the order of the actor's group."""
+    """Input ``[..., D]`` of an estimator: its components of the actor's observation, in the actor's order."""
     names = in_order(stage.inputs, actor)
     return jnp.concatenate([flat[..., actor.slice(name)] for name in names], axis=-1)
 
 
 def estimation_targets(stage: EstimatorStage, actor: Segments, critic: Segments, flat: Array) -> Array:
-    """What an estimator has to predict, ``[..., E]``, out of the critic's observation.
+    """Target ``[..., E]`` of an estimator, read from the critic's observation ``[..., D]``.
 
-    In the order of the actor's group, which is the order of the estimate, and then
-    of the critic's for what the actor does not see.
+    Components are in the order of the estimate: first those in the actor's group, in
+    the actor's order, then those that only the critic observes, in the critic's order.
     """
     names = in_order(stage.targets, actor, critic)
     return jnp.concatenate([flat[..., critic.slice(name)] for name in names], axis=-1)
 
 
 def estimate_size(stage: EstimatorStage, critic: Segments) -> int:
-    """Length of the estimate."""
+    """Length E of the estimate."""
     return sum(critic.sizes[critic.names.index(name)] for name in stage.targets)
 
 
 def substitute(
     stage: EstimatorStage, actor: Segments, critic: Segments, flat: Array, estimate: Array, mask: Array | None
 ) -> Array:
-    """The actor's observation with the estimate, without its gradient, in the place of the truth.
+    """The actor's observation with the true components replaced by their estimates.
+
+    No gradient flows into the estimate.
 
     Args:
-        flat: ``[..., D]``.
+        flat: the actor's observation ``[..., D]``.
         estimate: ``[..., E]``.
         mask: bool ``[...]``: where to replace; None: everywhere.
     """
@@ -51,6 +53,6 @@ def substitute(
     replaced = flat
     for name in in_order(stage.targets, actor, critic):
         size = critic.sizes[critic.names.index(name)]
-        replaced = replaced.at[..., actor.slice(name)].set(estimate[..., start : start + size])
+        replaced = actor.replace(replaced, name, estimate[..., start : start + size])
         start += size
     return replaced if mask is None else jnp.where(mask[..., None], replaced, flat)

@@ -7,7 +7,7 @@ from flax.linen.initializers import Initializer
 
 
 def torch_uniform(fan_in: int) -> Initializer:
-    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)): what ``torch.nn.Linear`` draws weights and biases from."""
+    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)): the distribution of weights and biases in ``torch.nn.Linear``."""
     bound = fan_in**-0.5
 
     def init(key, shape, dtype=jnp.float32):
@@ -22,7 +22,7 @@ def dense(features: int, fan_in: int, kind: str, name: str) -> nn.Dense:
     Args:
         features: output size.
         fan_in: input size.
-        kind: ``torch`` (weights and biases uniform in 1/sqrt(fan_in)) or
+        kind: ``torch`` (weights and biases from ``torch_uniform``) or
             ``orthogonal`` (gain sqrt(2), biases 0).
         name: name of the submodule.
     """

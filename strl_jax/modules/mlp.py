@@ -1,4 +1,4 @@
-"""Multi-layer perceptron and the activation names of a config."""
+"""Multi-layer perceptron and activation functions by name."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from strl_jax.types import Array
 
 @jax.custom_jvp
 def elu(x: Array) -> Array:
-    """x where positive, exp(x) - 1 elsewhere; its slope comes from the output, which is in memory anyway."""
+    """x if x > 0, otherwise exp(x) - 1. The gradient is computed from the output, so that the input is not stored."""
     return jnp.where(x > 0, x, jnp.expm1(jnp.minimum(x, 0.0)))
 
 
@@ -39,7 +39,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda x: x,
 }
 
-# torch.nn's class names in lower case, where the names above lack them.
+# Lower-case class names of torch.nn that are not in the table above.
 TORCH_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "leakyrelu": ACTIVATIONS["leaky_relu"],
     "celu": jax.nn.celu,
@@ -53,10 +53,10 @@ TORCH_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def get_activation(name: str) -> Callable[[Array], Array]:
-    """Activation by our name or by torch.nn's class name, in any case.
+    """Activation by its name in a config or by its class name in torch.nn; case does not matter.
 
     Raises:
-        ValueError: unknown name; the message lists the known ones.
+        ValueError: the name is unknown; the message lists the known names.
     """
     known = ACTIVATIONS | TORCH_ACTIVATIONS
     try:
@@ -66,13 +66,13 @@ def get_activation(name: str) -> Callable[[Array], Array]:
 
 
 class MLP(nn.Module):
-    """Linear layers with an activation after each but the last.
+    """Linear layers with an activation between them.
 
     Attributes:
         hidden_dims: sizes of the hidden layers; may be empty.
         output_dim: size of the output.
-        activation: name of the activation.
-        output_activation: name of an activation after the last layer, or None.
+        activation: name of the activation after each hidden layer.
+        output_activation: name of the activation after the last layer, or None.
         initialization: ``torch`` or ``orthogonal``.
     """
 
@@ -101,16 +101,16 @@ def mlp_model(
     """st_rl's ``MlpModel`` as an ``MLP``.
 
     Args:
-        hidden_sizes: sizes of the hidden layers, or one size; None or empty leaves
-            the output layer alone.
-        output_size: size of a linear layer at the end. Without one, the last hidden
-            layer's activation is the output.
+        hidden_sizes: sizes of the hidden layers, or one size; None or empty: no
+            hidden layers.
+        output_size: size of the linear output layer; None: the output is the
+            activation of the last hidden layer.
         nonlinearity: name of the activation.
         initialization: ``torch`` or ``orthogonal``.
         name: name of the submodule.
 
     Raises:
-        ValueError: neither a hidden nor an output size.
+        ValueError: there is neither a hidden size nor an output size.
     """
     hidden = (hidden_sizes,) if isinstance(hidden_sizes, int) else tuple(hidden_sizes or ())
     if output_size is not None:

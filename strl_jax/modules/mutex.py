@@ -1,4 +1,4 @@
-"""One policy out of several: an obstacle, or a group of the observation, selects which of them acts."""
+"""Policy that switches between trained sub-policies, by the obstacle ahead or by an observation group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from strl_jax.modules import mutex_checks as checks
-from strl_jax.modules import mutex_selection as steps
+from strl_jax.modules import mutex_checks, mutex_selection
 from strl_jax.modules.policy import NO_MASKS, Policy
 from strl_jax.observations import Segments
 from strl_jax.types import Array
@@ -16,12 +15,12 @@ from strl_jax.types import Array
 
 @dataclass(frozen=True)
 class SubPolicy:
-    """A policy to select, and the units of the run that trained it.
+    """A trained policy, and the scales of the run that trained it.
 
     Attributes:
-        policy: its module.
-        action_scale: its run's ``control.action_scale``, one number or one for each action.
-        lin_vel_scale: its run's ``normalization.obs_scales.lin_vel``.
+        policy: the module.
+        action_scale: ``control.action_scale`` of that run, one number or one per action.
+        lin_vel_scale: ``normalization.obs_scales.lin_vel`` of that run.
     """
 
     policy: Policy
@@ -30,31 +29,33 @@ class SubPolicy:
 
 
 class MutexPolicy(nn.Module):
-    """Runs every sub-policy on every environment and mixes their means by the selection.
+    """Applies every sub-policy to every environment and averages their actions, weighted by the selection.
 
     st_rl's ActorCriticMutex (``explicit``), ActorCriticFieldMutex (``field``) and
-    ActorCriticClimbMutex (``climb``). All sub-policies see the same observation: the last
-    actions in the selected one's units, and its velocity command. It acts one step at a
-    time and is not trained; its variables are those of ``gather_variables``.
+    ActorCriticClimbMutex (``climb``). All sub-policies receive the same observation, in
+    which the last actions are in the units of the selected sub-policy and the velocity
+    command is the one of the selected sub-policy. The policy acts one step at a time and
+    cannot be trained; ``gather_variables`` makes its variables.
 
     Attributes:
-        action_size: number of actions.
+        action_size: number of actions A.
         actor_obs: components of the group ``actor``; ``engaging_block`` must not be normalised.
-        sub_policies: in the order of the obstacle ids; ``climb`` has jump-down as the sixth.
+        sub_policies: N policies in the order of the obstacle ids; for ``climb`` the sixth is jump-down.
         selection: ``explicit``: the group ``selection[B, N]`` holds one-hot rows or weights;
-            ``field``: the flags of ``engaging_block``; ``climb``: these, id 3 by its direction.
+            ``field``: the obstacle flags of ``engaging_block``; ``climb``: the same flags, but
+            id 3 is jump-up or jump-down, depending on the direction of the obstacle.
         env_action_scale: action scale of this run.
-        cmd_vel_mapping: (index of a sub-policy, velocity) or (index, (low, high)), drawn for
-            each environment at its reset. Empty: no command is touched.
-        reset_non_selected: which memories start afresh after a step, see ``find_idle``.
-        action_smoothing_buffer_len: over how many selections the mix is averaged.
-        jump_down_vel: ``climb``: velocity or range of jump-down; None takes that of obstacle id 3.
-        legacy: st_rl's habits. The buffer starts at zeros and outlives resets; where no
-            obstacle is seen, sub-policies see the flag of id 0; ``field`` may have fewer
-            sub-policies than obstacle ids, the others' action is 0.
+        cmd_vel_mapping: pairs (index of a sub-policy, velocity or (low, high)) in m/s; the velocity
+            is drawn for each environment at its reset. Empty: the commands are left unchanged.
+        reset_non_selected: which memories are set to zero after a step, see ``find_idle``.
+        action_smoothing_buffer_len: number of selections over which the weights are averaged.
+        jump_down_vel: ``climb``: velocity or range of jump-down; None: the one of obstacle id 3.
+        legacy: behaves like st_rl. The buffer is initially zero and is not cleared at resets; if
+            no obstacle is flagged, the sub-policies see the flag of id 0; ``field`` may have
+            fewer sub-policies than obstacle ids, and an id without a sub-policy gives action 0.
 
     Raises:
-        ValueError: what is described does not fit together; the message says what does.
+        ValueError: the attributes are inconsistent; the message says what is allowed.
     """
 
     action_size: int
@@ -71,46 +72,49 @@ class MutexPolicy(nn.Module):
     def __post_init__(self):
         super().__post_init__()
         count = len(self.sub_policies)
-        checks.check_choices(self.selection, self.reset_non_selected, self.action_smoothing_buffer_len)
-        checks.check_number(count, self.selection, self.legacy)
-        checks.check_sub_policies(self.sub_policies, self.action_size, self.env_action_scale, self.actor_obs)
-        checks.check_velocities(self.cmd_vel_mapping, self.jump_down_vel, count, self.selection)
-        checks.check_observation(self.actor_obs, self.action_size, self.selection)
+        mutex_checks.check_options(self.selection, self.reset_non_selected, self.action_smoothing_buffer_len)
+        mutex_checks.check_number(count, self.selection, self.legacy)
+        mutex_checks.check_sub_policies(self.sub_policies, self.action_size, self.env_action_scale, self.actor_obs)
+        mutex_checks.check_velocities(self.cmd_vel_mapping, self.jump_down_vel, count, self.selection)
+        mutex_checks.check_observation(self.actor_obs, self.action_size, self.selection)
 
     def setup(self):
-        # Clones: one module object in two places would share its weights.
+        # Clones, because the same module object at two indices would share its weights.
         self.submodules = [sub.policy.clone() for sub in self.sub_policies]
 
     def act(
         self, groups: dict[str, Array], carry: dict, reset: Array, masks: Mapping[str, Array] = NO_MASKS
     ) -> tuple[Array, Array, dict]:
-        """Actions ``[B, A]``, their standard deviation 0, and the carry after the step.
+        """Actions ``[B, A]``, their standard deviations (all 0) ``[B, A]``, and the carry after the step.
 
         Args:
             groups: packed groups, ``actor[B, D]`` and for ``explicit`` also ``selection[B, N]``.
             carry: see ``initial_carry``.
-            reset: ``[B]``, bool or 0/1: an episode begins with this step.
-            masks: handed to the sub-policies, see ``Policy``.
+            reset: ``[B]``, bool or 0/1: this step is the first of an episode.
+            masks: passed to the sub-policies, see ``Policy``.
+
+        Raises:
+            ValueError: see ``select``.
         """
         reset = reset.astype(bool)
         selection = self.select(groups)
         carry = carry | self._renew_commands(carry, reset)
         fill = carry["empty"] if self.legacy else carry["empty"] | reset
-        buffer = steps.push(carry["buffer"], selection, fill)
-        seen = groups | {"actor": self.observe(groups["actor"], selection, carry["command"])}
-        idle = steps.find_idle(self.reset_non_selected, buffer, len(self.sub_policies))
+        buffer = mutex_selection.push(carry["buffer"], selection, fill)
+        observed = self.observe(groups["actor"], selection, carry["command"])
+        idle = mutex_selection.find_idle(self.reset_non_selected, buffer, len(self.sub_policies))
         outputs = []
         for i, module in enumerate(self.submodules):
-            own = seen | {"actor": self._normalized(i, seen["actor"])}
-            mean, _, end = module.act(own, carry[f"submodules_{i}"], reset, masks)
+            inputs = groups | {"actor": self._normalize(i, observed)}
+            mean, _, end = module.act(inputs, carry[f"submodules_{i}"], reset, masks)
             outputs.append(mean)
-            carry[f"submodules_{i}"] = steps.zero_where(idle[:, i], end)
-        mean = steps.mix(outputs, buffer, self._ratios())
+            carry[f"submodules_{i}"] = mutex_selection.zero_where(idle[:, i], end)
+        mean = mutex_selection.mix(outputs, buffer, self._scale_ratios())
         carry |= {"buffer": buffer, "empty": jnp.zeros_like(carry["empty"])}
         return mean, jnp.zeros_like(mean), carry
 
-    def _normalized(self, index: int, flat: Array) -> Array:
-        """What sub-policy ``index`` is fed: its run may have normalised its observations."""
+    def _normalize(self, index: int, flat: Array) -> Array:
+        """The observation ``[B, D]`` as sub-policy ``index`` was trained on it: normalised, or unchanged."""
         name = f"submodules_{index}"
         if not self.has_variable("normalizers", name):
             return flat
@@ -119,43 +123,55 @@ class MutexPolicy(nn.Module):
 
     @nn.nowrap
     def select(self, groups: dict[str, Array]) -> Array:
-        """The selection ``[B, S]`` of one step. Raises ``ValueError`` if the group ``selection`` does not fit."""
+        """The selection ``[B, S]`` of one step.
+
+        Raises:
+            ValueError: the group ``selection`` is missing or has the wrong size.
+        """
         if self.selection == "explicit":
             count, given = len(self.sub_policies), groups.get("selection")
             if given is None or given.shape[-1] != count:
-                found = "no such group" if given is None else f"{given.shape[-1]}"
-                raise ValueError(
-                    f"the group 'selection' must have one column for each of {count} policies, not {found}"
-                )
+                actual = "there is no such group" if given is None else f"it has {given.shape[-1]}"
+                raise ValueError(f"the group 'selection' must have one column for each of {count} policies; {actual}")
             return given.astype(groups["actor"].dtype)
         block = groups["actor"][:, self.actor_obs.slice("engaging_block")]
-        return steps.select_climb(block) if self.selection == "climb" else steps.select_field(block)
+        select = mutex_selection.select_climb if self.selection == "climb" else mutex_selection.select_field
+        return select(block)
 
     @nn.nowrap
     def observe(self, flat: Array, selection: Array, command: Array) -> Array:
-        """What the sub-policies see of the observation ``[B, D]``, given velocities ``command[B, N]``."""
+        """The observation ``[B, D]`` that the sub-policies receive.
+
+        Args:
+            flat: the observation of the environment ``[B, D]``.
+            selection: ``[B, S]``.
+            command: velocity of each sub-policy ``[B, N]``, m/s.
+        """
         if self.legacy and self.selection != "explicit":
-            where = self.actor_obs.slice("engaging_block")
-            flat = flat.at[:, where].set(steps.flag_first(flat[:, where]))
-        where = self.actor_obs.slice("proprioception")
-        own = steps.recover_last_action(flat[:, where], selection, self._ratios())
+            block = flat[:, self.actor_obs.slice("engaging_block")]
+            flat = self.actor_obs.replace(flat, "engaging_block", mutex_selection.flag_first(block))
+        proprioception = flat[:, self.actor_obs.slice("proprioception")]
+        proprioception = mutex_selection.recover_last_action(proprioception, selection, self._scale_ratios())
         if self.cmd_vel_mapping:
             scales = jnp.asarray([sub.lin_vel_scale for sub in self.sub_policies])
-            own = steps.override_command(own, selection, command * scales, self.has_command)
-        return flat.at[:, where].set(own)
+            proprioception = mutex_selection.override_command(
+                proprioception, selection, command * scales, self.has_command
+            )
+        return self.actor_obs.replace(flat, "proprioception", proprioception)
 
     @nn.nowrap
     def initial_carry(self, batch: int, key: Array | None = None) -> dict:
         """The state before the first step of ``batch`` environments, every leaf ``[B, ...]``.
 
         Args:
-            key: of the velocities that are drawn; None takes a fixed one.
+            key: PRNG key of the velocity commands; None: a fixed key.
         """
-        columns = {"explicit": len(self.sub_policies), "field": steps.OBSTACLE_IDS, "climb": steps.OBSTACLE_IDS + 1}
+        ids = mutex_selection.OBSTACLE_IDS
+        columns = {"explicit": len(self.sub_policies), "field": ids, "climb": ids + 1}
         carry = {
             "buffer": jnp.zeros((batch, self.action_smoothing_buffer_len, columns[self.selection])),
-            "empty": jnp.full(batch, not self.legacy),  # the first selection is still to fill the buffer
-            "command": jnp.zeros((batch, len(self.sub_policies))),  # 0 where there is none
+            "empty": jnp.full(batch, not self.legacy),  # the next selection fills the whole buffer
+            "command": jnp.zeros((batch, len(self.sub_policies))),  # 0 for a sub-policy without a command
             "key": jax.random.split(jax.random.key(0) if key is None else key, batch),
         }
         subs = {f"submodules_{i}": sub.policy.initial_carry(batch) for i, sub in enumerate(self.sub_policies)}
@@ -163,22 +179,22 @@ class MutexPolicy(nn.Module):
 
     @property
     def has_command(self) -> tuple[bool, ...]:
-        """Which sub-policies have a velocity command of their own."""
-        return tuple(velocity is not None for velocity in self._velocities())
+        """For each sub-policy, whether it has its own velocity command."""
+        return tuple(velocity is not None for velocity in self._velocity_ranges())
 
     @property
     def is_recurrent(self) -> bool:
-        """There is always something to carry: the buffer."""
+        """Always true: the buffer is carried from step to step."""
         return True
 
     @property
     def deterministic(self) -> bool:
-        """Actions are the mean."""
+        """Always true: the action is the mean."""
         return True
 
     @property
     def replace_probs(self) -> dict[str, float]:
-        """Nothing is left to chance."""
+        """Always empty: no estimate is used at random."""
         return {}
 
     @nn.nowrap
@@ -186,34 +202,37 @@ class MutexPolicy(nn.Module):
         if not self.cmd_vel_mapping:
             return {}
         pairs = jax.vmap(jax.random.split)(carry["key"])
-        drawn = steps.draw_commands([velocity or (0.0, 0.0) for velocity in self._velocities()], pairs[:, 1])
+        ranges = [velocity or (0.0, 0.0) for velocity in self._velocity_ranges()]
+        drawn = mutex_selection.draw_commands(ranges, pairs[:, 1])
         if self.selection == "climb" and self.jump_down_vel is None:
-            drawn = drawn.at[:, -1].set(drawn[:, steps.JUMP_ID])
+            drawn = drawn.at[:, -1].set(drawn[:, mutex_selection.JUMP_ID])
         command = jnp.where(reset[:, None], drawn, carry["command"])
         return {"command": command, "key": jnp.where(reset, pairs[:, 0], carry["key"])}
 
     @nn.nowrap
-    def _velocities(self) -> list[tuple[float, float] | None]:
-        """Range of the command of each sub-policy, None where it has none."""
-        ranges = {index: steps.as_range(velocity) for index, velocity in self.cmd_vel_mapping}
-        found = [ranges.get(i) for i in range(len(self.sub_policies))]
+    def _velocity_ranges(self) -> list[tuple[float, float] | None]:
+        """Range of the velocity command of each sub-policy, m/s; None if it has no command."""
+        by_index = {index: mutex_selection.as_range(velocity) for index, velocity in self.cmd_vel_mapping}
+        ranges = [by_index.get(i) for i in range(len(self.sub_policies))]
         if self.selection == "climb" and self.cmd_vel_mapping:
-            found[-1] = found[steps.JUMP_ID] if self.jump_down_vel is None else steps.as_range(self.jump_down_vel)
-        return found
+            jump_up, own = ranges[mutex_selection.JUMP_ID], self.jump_down_vel
+            ranges[-1] = jump_up if own is None else mutex_selection.as_range(own)
+        return ranges
 
     @nn.nowrap
-    def _ratios(self) -> Array:
-        """The environment's action scale over each sub-policy's, ``[N, A]``."""
-        own = [jnp.broadcast_to(jnp.asarray(sub.action_scale), self.action_size) for sub in self.sub_policies]
-        return jnp.asarray(self.env_action_scale) / jnp.stack(own)
+    def _scale_ratios(self) -> Array:
+        """Action scale of the environment divided by that of each sub-policy, ``[N, A]``."""
+        scales = [jnp.broadcast_to(jnp.asarray(sub.action_scale), self.action_size) for sub in self.sub_policies]
+        return jnp.asarray(self.env_action_scale) / jnp.stack(scales)
 
 
 def gather_variables(variables: Sequence[dict], normalizers: Sequence[dict[str, Array] | None] = ()) -> dict:
-    """Variables of a ``MutexPolicy`` from those of its sub-policies, in their order.
+    """Variables of a ``MutexPolicy``.
 
     Args:
-        normalizers: ``mean`` and ``std``, each ``[D]``, of the observations that a
-            sub-policy was trained on, or None if they were not normalised.
+        variables: Flax variables of each sub-policy, in the order of ``sub_policies``.
+        normalizers: for each sub-policy ``mean`` and ``std``, each ``[D]``, of the observations
+            that it was trained on, or None if they were not normalised.
     """
     gathered: dict = {}
     for i, moments in enumerate(normalizers):

@@ -1,4 +1,4 @@
-"""The actor-critic: one module whose stages are optional."""
+"""Actor-critic policy: one module with optional stages."""
 
 from collections.abc import Mapping
 
@@ -19,29 +19,30 @@ NO_MASKS: Mapping[str, Array] = {}
 class Policy(nn.Module):
     """Gaussian actor and critic over named observation groups.
 
-    The stages of the actor, each only if it is there: adaptor and estimator predict
-    components and may put their estimates into the observation; encoders replace
-    components with latents; a memory; the MLP. The critic has encoders, a memory and
-    an MLP. Every submodule has a name of its own, so that a stage more or less moves
-    no other parameter.
+    The actor applies its stages in this order, and all but the last are optional:
+    adaptor and estimator (predict observation components, and can replace them by the
+    estimates), encoders (replace components by latents), memory, MLP. The critic has
+    encoders, a memory and an MLP. Each submodule has a fixed name, so that the names of
+    the parameters do not depend on which stages exist.
 
     Inputs are packed, normalised groups ``{"actor": [..., D], "critic": [..., D]}``.
-    With a memory they are ``[T, B, D]``, or ``[B, D]`` for one step; without one the
-    leading axes are free.
+    With a memory they are ``[T, B, D]``, or ``[B, D]`` for one step; without a memory
+    any leading axes are allowed.
 
     Attributes:
-        action_size: number of actions.
-        actor_hidden_dims, critic_hidden_dims: hidden layers.
+        action_size: number of actions A.
+        actor_hidden_dims, critic_hidden_dims: sizes of the hidden layers.
         activation: name of the activation.
         mu_activation: activation of the action mean, or None.
-        init_noise_std: standard deviation of the actions at the start.
-        log_std: the free parameter is log(std); False keeps st_rl's linear ``std``.
+        init_noise_std: initial standard deviation of the actions.
+        log_std: the parameter is log(std); False: it is ``std``, as in st_rl.
         initialization: ``torch`` or ``orthogonal``.
-        deterministic: actions are the mean; the surrogate has no gradient then.
-        actor_obs, critic_obs: components of the groups, which estimators and encoders need.
+        deterministic: the action is the mean; the PPO surrogate then has no gradient.
+        actor_obs, critic_obs: components of the groups; estimators and encoders need them.
         memory, estimator, adaptor: stages, or None.
-        encoders: the actor's encoders.
-        critic_encoders: the critic's; ``shared`` uses the actor's on the critic's components.
+        encoders: encoders of the actor.
+        critic_encoders: encoders of the critic; ``shared``: the actor's encoders are
+            applied to the critic's components.
     """
 
     action_size: int
@@ -66,20 +67,18 @@ class Policy(nn.Module):
             self.actor_hidden_dims, self.action_size, self.activation, self.mu_activation, self.initialization
         )
         self.critic = MLP(self.critic_hidden_dims, 1, self.activation, None, self.initialization)
-        start = jnp.log(self.init_noise_std) if self.log_std else self.init_noise_std
-        self.std = self.param(
-            "log_std" if self.log_std else "std", nn.initializers.constant(start), (self.action_size,)
-        )
+        std = jnp.log(self.init_noise_std) if self.log_std else self.init_noise_std
+        name = "log_std" if self.log_std else "std"
+        self.std = self.param(name, nn.initializers.constant(std), (self.action_size,))
         self.actor_encoder = [encoders.make_encoder(stage, self.initialization) for stage in self.encoders]
         own = () if self.critic_encoders == "shared" else self.critic_encoders
         self.critic_encoder = [encoders.make_encoder(stage, self.initialization) for stage in own]
-        for name in self._stages():
+        for name in self._stage_names():
             stage = getattr(self, name)
             size = estimators.estimate_size(stage, self.critic_obs)
             setattr(self, f"state_{name}", mlp_model(stage.hidden_sizes, size, stage.nonlinearity, self.initialization))
-        for name in self._memories():
-            stage = self.memory
-            memory = Memory(stage.kind, stage.hidden_size, stage.num_layers)
+        for name in self._memory_names():
+            memory = Memory(self.memory.kind, self.memory.hidden_size, self.memory.num_layers)
             setattr(self, f"memory_{name}", memory)
 
     def __call__(
@@ -88,23 +87,24 @@ class Policy(nn.Module):
         carry: dict,
         reset: Array,
         masks: Mapping[str, Array] = NO_MASKS,
-        starts: dict | None = None,
+        random_carry: dict | None = None,
     ) -> PolicyOutput:
-        """Action distribution, value, and what the stages computed on the way.
+        """Action distribution, value, estimates and latents.
 
         Args:
             groups: packed groups, ``[..., D]``.
-            carry: memories before the first step, see ``initial_carry``.
-            reset: batch shape, bool or 0/1; memories are zeroed before these steps.
-            masks: stage -> bool, batch shape: where its estimate takes the place of the
-                truth. A stage in ``replace_probs`` without a mask replaces everywhere, as
-                on a robot that does not know the truth.
-            starts: ``mask``, bool of batch shape: before which steps the memories start
-                from given states, whatever ``reset`` says; ``carry``: these, like the
-                argument ``carry`` with leaves ``[T, B, ...]``, or without ``T``.
+            carry: memory states before the first step, see ``initial_carry``.
+            reset: batch shape, bool or 0/1; memories are set to zero before these steps.
+            masks: stage -> bool, batch shape: where the estimate replaces the true
+                components. A stage in ``replace_probs`` without a mask replaces them
+                everywhere, as on a robot that cannot measure them.
+            random_carry: ``mask``, bool, batch shape: before these steps the memory states
+                are replaced by ``carry``, also where ``reset`` is set; ``carry``: same
+                structure as the argument ``carry``, leaves ``[T, B, ...]``, or ``[B, ...]``
+                for one step. See ``random_carry.draw_random_carry``.
         """
-        mean, end, estimates, latents = self._actor(groups["actor"], carry, reset, masks, starts)
-        value, critic_end = self.value(groups, carry, reset, starts)
+        mean, end, estimates, latents = self._actor(groups["actor"], carry, reset, masks, random_carry)
+        value, critic_end = self.value(groups, carry, reset, random_carry)
         carry = last(end | critic_end, reset)
         return PolicyOutput(mean, self._broadcast_std(mean), value, carry, estimates, latents)
 
@@ -113,36 +113,44 @@ class Policy(nn.Module):
     ) -> tuple[Array, Array, dict]:
         """Mean and standard deviation ``[..., A]`` of the actions, and the carry after the last step.
 
-        The critic's memory stays as it is. Arguments as in ``__call__``.
+        The state of the critic's memory is not changed. Arguments as in ``__call__``.
         """
         mean, end, _, _ = self._actor(groups["actor"], carry, reset, masks)
         return mean, self._broadcast_std(mean), carry | last(end, reset)
 
     def value(
-        self, groups: dict[str, Array], carry: dict, reset: Array, starts: dict | None = None
+        self, groups: dict[str, Array], carry: dict, reset: Array, random_carry: dict | None = None
     ) -> tuple[Array, dict]:
-        """Values, batch shape, and the critic's carry after every step, leaves ``[T, B, ...]`` or ``[B, ...]``."""
+        """Values, batch shape, and the critic's carry after every step, leaves ``[T, B, ...]`` or ``[B, ...]``.
+
+        Arguments as in ``__call__``.
+        """
         x, carries = self.encode_critic(groups["critic"]), {}
         if self.memory is not None:
-            x, carries["critic"] = self._remember("critic", x, carry, reset, starts)
+            x, carries["critic"] = self._apply_memory("critic", x, carry, reset, random_carry)
         return self.critic(x)[..., 0], carries
 
     def act_with_embedded_latent(self, embedded: Array, carry: dict, reset: Array) -> tuple[Array, dict]:
-        """Mean actions and the new carry, from an actor observation whose latents are in place already."""
+        """Action mean ``[..., A]`` and the new carry from the output of ``embed_actor``; has st_rl's name."""
         mean, end, _ = self._head(embedded, carry, reset)
         return mean, carry | last(end, reset)
 
     def embed_actor(self, flat: Array) -> Array:
-        """The actor's observation with its encoders' latents in place."""
+        """The actor's observation ``[..., D]`` with components replaced by the latents of its encoders."""
         return encoders.embed(self.actor_obs, flat, self.get_encoder_latent(flat)) if self.encoders else flat
 
     def encode_critic(self, flat: Array) -> Array:
-        """The critic's observation with its encoders' latents in place."""
+        """The critic's observation ``[..., D]`` with components replaced by the latents of its encoders."""
         latents = self.get_encoder_latent(flat, critic=True)
         return encoders.embed(self.critic_obs, flat, latents) if latents else flat
 
     def get_encoder_latent(self, flat: Array, critic: bool = False) -> dict[str, Array]:
-        """Latents ``[..., L]`` by component; those of the critic's encoders on the critic's observation."""
+        """Component -> latent ``[..., L]``.
+
+        Args:
+            flat: the actor's observation ``[..., D]``, or the critic's if ``critic`` is set.
+            critic: apply the critic's encoders.
+        """
         if not critic:
             return encoders.encode(self.encoders, self.actor_encoder, self.actor_obs, flat)
         if self.critic_encoders == "shared":
@@ -151,74 +159,83 @@ class Policy(nn.Module):
 
     @nn.nowrap
     def initial_carry(self, batch: int, key: Array | None = None, dtype=jnp.float32) -> dict:
-        """Empty memories of ``batch`` environments; ``{}`` when feed-forward.
+        """Memory -> zero state of ``batch`` environments, leaves ``[B, layers, H]``; ``{}`` without a memory.
 
-        ``key`` is for policies that draw something (``MutexPolicy``); this one does not.
+        ``key`` is not used; ``MutexPolicy`` has the same interface and needs it.
         """
         del key
         stage = self.memory
         return {
             name: initial_carry(stage.kind, batch, stage.num_layers, stage.hidden_size, dtype)
-            for name in self._memories()
+            for name in self._memory_names()
         }
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether the policy has memories."""
+        """Whether the policy has a memory."""
         return self.memory is not None
 
     @property
     def replace_probs(self) -> dict[str, float]:
-        """Stage -> probability of its estimate taking the place of the truth, where that is left to chance."""
-        found = {name: getattr(self, name).replace_prob for name in self._stages()}
-        return {name: prob for name, prob in found.items() if 0 < prob < 1}
+        """Stage -> probability that its estimate replaces the true components, for probabilities in (0, 1)."""
+        probs = {name: getattr(self, name).replace_prob for name in self._stage_names()}
+        return {name: prob for name, prob in probs.items() if 0 < prob < 1}
 
-    def _actor(self, flat: Array, carry: dict, reset: Array, masks: Mapping[str, Array], starts: dict | None = None):
+    def _actor(
+        self, flat: Array, carry: dict, reset: Array, masks: Mapping[str, Array], random_carry: dict | None = None
+    ) -> tuple[Array, dict, dict[str, Array], dict[str, Array]]:
+        """Action mean, the carry after every step, stage -> estimate, component -> latent."""
         estimates, carries = {}, {}
-        for name in self._stages():
+        for name in self._stage_names():
             stage = getattr(self, name)
             if stage.on_actor_memory:
                 continue
             x = estimators.estimator_inputs(stage, self.actor_obs, flat)
             if self.memory is not None:
-                x, carries[name] = self._remember(name, x, carry, reset, starts)
+                x, carries[name] = self._apply_memory(name, x, carry, reset, random_carry)
             estimates[name] = getattr(self, f"state_{name}")(x)
             if stage.replace_prob > 0:
                 mask = masks.get(name)
                 flat = estimators.substitute(stage, self.actor_obs, self.critic_obs, flat, estimates[name], mask)
         latents = self.get_encoder_latent(flat) if self.encoders else {}
-        mean, end, features = self._head(encoders.embed(self.actor_obs, flat, latents), carry, reset, starts)
+        mean, end, features = self._head(encoders.embed(self.actor_obs, flat, latents), carry, reset, random_carry)
         if self.estimator is not None and self.estimator.on_actor_memory:
             estimates["estimator"] = self.state_estimator(features)
         return mean, carries | end, estimates, latents
 
-    def _head(self, x: Array, carry: dict, reset: Array, starts: dict | None = None):
+    def _head(self, x: Array, carry: dict, reset: Array, random_carry: dict | None = None) -> tuple[Array, dict, Array]:
+        """Action mean, the carry after every step, and the input of the actor's MLP."""
         carries = {}
         if self.memory is not None:
-            x, carries["actor"] = self._remember("actor", x, carry, reset, starts)
+            x, carries["actor"] = self._apply_memory("actor", x, carry, reset, random_carry)
         return self.actor(x), carries, x
 
-    def _remember(self, name: str, x: Array, carry: dict, reset: Array, starts: dict | None):
+    def _apply_memory(self, name: str, x: Array, carry: dict, reset: Array, random_carry: dict | None):
         memory = getattr(self, f"memory_{name}")
-        if starts is None:
+        if random_carry is None:
             return memory(x, carry[name], reset)
-        return memory(x, carry[name], reset, starts["carry"][name], starts["mask"])
+        return memory(x, carry[name], reset, random_carry["carry"][name], random_carry["mask"])
 
     def _broadcast_std(self, mean: Array) -> Array:
         return jnp.broadcast_to(jnp.exp(self.std) if self.log_std else self.std, mean.shape)
 
     @nn.nowrap
-    def _stages(self) -> list[str]:
+    def _stage_names(self) -> list[str]:
         return [name for name in ("adaptor", "estimator") if getattr(self, name) is not None]
 
     @nn.nowrap
-    def _memories(self) -> list[str]:
+    def _memory_names(self) -> list[str]:
         if self.memory is None:
             return []
-        own = [name for name in self._stages() if not getattr(self, name).on_actor_memory]
-        return [*own, "actor", "critic"]
+        stages = [name for name in self._stage_names() if not getattr(self, name).on_actor_memory]
+        return [*stages, "actor", "critic"]
 
 
 def last(carries: dict, reset: Array) -> dict:
-    """The carry after the last of the steps of ``reset[T, B]``, or after the one step of ``reset[B]``."""
+    """The carry after the last step, leaves ``[B, ...]``.
+
+    Args:
+        carries: the carry after every step, leaves ``[T, B, ...]``, or ``[B, ...]`` for one step.
+        reset: ``[T, B]`` or, for one step, ``[B]``; only its number of axes is used.
+    """
     return jax.tree.map(lambda leaf: leaf[-1], carries) if reset.ndim == 2 else carries

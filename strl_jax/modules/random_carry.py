@@ -1,4 +1,4 @@
-"""Hidden states drawn afresh where trajectories start: st_rl's ``hidden_state_resample_prob``."""
+"""Random initial memory states of trajectories: st_rl's ``hidden_state_resample_prob``."""
 
 import jax
 
@@ -7,19 +7,21 @@ from strl_jax.types import Array
 
 
 def draw_random_carry(policy: Policy, key: Array, reset: Array, prob: Array | float) -> dict:
-    """What ``Policy`` takes as ``starts``: with ``prob`` a trajectory starts from hidden states in U(-1, 1).
+    """The argument ``random_carry`` of ``Policy``: memory states from U(-1, 1) at the start of some trajectories.
 
-    Trajectories start at t = 0 and wherever ``reset``. All memories of an environment
-    draw together, other numbers each.
+    A trajectory starts at t = 0 and at every step where ``reset`` is set. Whether a
+    trajectory gets a random state is one draw for all memories of the policy; their
+    states are drawn independently.
 
     Args:
-        policy: its memories say how the states look.
+        policy: gives the shapes of the memory states.
         key: PRNG key.
         reset: ``[T, B]``, bool or 0/1.
-        prob: probability, in [0, 1].
+        prob: probability of a random state, in [0, 1].
 
     Returns:
-        ``mask``, bool ``[T, B]``, and ``carry``: memory -> leaves ``[T, B, layers, H]``.
+        ``mask``, bool ``[T, B]``, the steps that start from a random state, and
+        ``carry``: memory -> leaves ``[T, B, layers, H]``, the states.
     """
     mask_key, carry_key = jax.random.split(key)
     begins = reset.astype(bool).at[0].set(True)

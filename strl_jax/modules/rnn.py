@@ -1,4 +1,4 @@
-"""LSTM and GRU memories over sequences that may contain episode ends."""
+"""LSTM and GRU memories for sequences in which episodes can end."""
 
 import jax
 import jax.numpy as jnp
@@ -10,21 +10,23 @@ from strl_jax.types import Array
 
 
 def initial_carry(kind: str, batch: int, num_layers: int, hidden_size: int, dtype=jnp.float32) -> dict[str, Array]:
-    """An empty memory: ``hidden``, and for an LSTM ``cell``, each zeros ``[B, layers, H]``."""
+    """The zero state of a memory: ``hidden`` and, for an LSTM, ``cell``, each ``[B, layers, H]``."""
     zeros = jnp.zeros((batch, num_layers, hidden_size), dtype)
     return {"hidden": zeros, "cell": zeros} if kind == "lstm" else {"hidden": zeros}
 
 
 class Memory(nn.Module):
-    """A stack of recurrent layers with torch's parameters: two biases, gate rows i, f, g, o or r, z, n.
+    """A stack of recurrent layers with the parameters of ``torch.nn.LSTM`` and ``torch.nn.GRU``.
 
-    No padding: a sequence holds the ends of episodes, and the carry is zeroed before
-    the first step of each. The product with the inputs is taken once for the whole
-    sequence; only the product with the hidden state is taken step by step.
+    Each layer has two biases; the gates are in torch's order, i, f, g, o (LSTM) or
+    r, z, n (GRU); see ``recurrence`` for the equations. Sequences are not padded: they
+    can contain ends of episodes, and the carry is set to zero before the first step of
+    the next episode. The matrix product with the inputs is computed once for the whole
+    sequence, only the product with the hidden state is computed step by step.
 
     Attributes:
         kind: ``lstm`` or ``gru``.
-        hidden_size: size of the hidden state.
+        hidden_size: size H of the hidden state.
         num_layers: number of layers.
     """
 
@@ -38,45 +40,46 @@ class Memory(nn.Module):
         x: Array,
         carry: dict[str, Array],
         reset: Array,
-        start: dict[str, Array] | None = None,
-        started: Array | None = None,
+        new_carry: dict[str, Array] | None = None,
+        replace: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
         """Outputs, and the carry after every step.
 
         Args:
             x: ``[T, B, D]``, or ``[B, D]`` for one step.
-            carry: leaves ``[B, layers, H]``, before the first step.
-            reset: ``[T, B]`` or ``[B]``, bool or 0/1: the carry is zeroed before these steps.
-            start: leaves ``[T, B, layers, H]``, or without ``T``: given carries, see ``started``.
-            started: bool, shape of ``reset``: before these steps, whether reset or not,
-                ``start`` replaces the carry. No gradient flows into it or past it.
+            carry: before the first step, leaves ``[B, layers, H]``.
+            reset: ``[T, B]`` or ``[B]``, bool or 0/1: the carry is set to zero before these steps.
+            new_carry: leaves ``[T, B, layers, H]``, or ``[B, layers, H]`` for one step: states
+                that replace the carry, see ``replace``.
+            replace: bool, shape of ``reset``: before these steps ``new_carry`` replaces the
+                carry, also where ``reset`` is set. No gradient flows into ``new_carry`` or
+                into the steps before.
 
         Returns:
-            ``[T, B, H]`` and leaves ``[T, B, layers, H]``, or both without ``T``.
+            Outputs ``[T, B, H]`` and leaves ``[T, B, layers, H]``; both without ``T`` for one step.
         """
         reset = reset.astype(bool)
-        fresh = None
-        if start is not None:
-            reset = reset | started
-            fresh = jax.tree.map(lambda leaf: jnp.where(started[..., None, None], leaf, 0.0), start)
+        if new_carry is not None:
+            reset = reset | replace
+            new_carry = jax.tree.map(lambda leaf: jnp.where(replace[..., None, None], leaf, 0.0), new_carry)
         if reset.ndim == 1:
-            fresh = jax.tree.map(lambda leaf: leaf[None], fresh)
-            y, carries = self._layers(x[None], carry, reset[None], fresh)
+            new_carry = jax.tree.map(lambda leaf: leaf[None], new_carry)
+            y, carries = self._layers(x[None], carry, reset[None], new_carry)
             return y[0], jax.tree.map(lambda leaf: leaf[0], carries)
-        return self._layers(x, carry, reset, fresh)
+        return self._layers(x, carry, reset, new_carry)
 
-    def _layers(self, x: Array, carry: dict[str, Array], reset: Array, fresh: dict[str, Array] | None):
+    def _layers(self, x: Array, carry: dict[str, Array], reset: Array, new_carry: dict[str, Array] | None):
         keep = (~reset)[..., None].astype(x.dtype)
         carries = []
         for layer in range(self.num_layers):
-            own, given = jax.tree.map(lambda leaf, i=layer: leaf[..., i, :], (carry, fresh))
-            states = self._layer(layer, x, own, keep, given)
+            of_layer = jax.tree.map(lambda leaf, i=layer: leaf[..., i, :], (carry, new_carry))
+            states = self._layer(layer, x, keep, *of_layer)
             carries.append(states)
             x = states["hidden"]
         return x, jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=2), *carries)
 
     def _layer(
-        self, layer: int, x: Array, carry: dict[str, Array], keep: Array, fresh: dict[str, Array] | None
+        self, layer: int, x: Array, keep: Array, carry: dict[str, Array], new_carry: dict[str, Array] | None
     ) -> dict[str, Array]:
         init, size = torch_uniform(self.hidden_size), recurrence.GATES[self.kind] * self.hidden_size
         weight_ih = self.param(f"weight_ih_l{layer}", init, (x.shape[-1], size))
@@ -84,4 +87,4 @@ class Memory(nn.Module):
         bias_ih = self.param(f"bias_ih_l{layer}", init, (size,))
         bias_hh = self.param(f"bias_hh_l{layer}", init, (size,))
         inputs = x @ weight_ih + bias_ih
-        return recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, carry, fresh)
+        return recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, carry, new_carry)

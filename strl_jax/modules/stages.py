@@ -1,15 +1,16 @@
-"""What the optional stages of a policy are made of, as frozen, hashable descriptions."""
+"""Settings of the optional stages of a policy, as frozen, hashable dataclasses."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class MemoryStage:
-    """Separate recurrent memories of the same kind for actor, critic, estimator and adaptor.
+    """Recurrent memories: actor, critic, estimator and adaptor each have one, with these settings.
 
     Attributes:
         kind: ``lstm`` or ``gru``.
-        hidden_size, num_layers: size of the memory.
+        hidden_size: size of the hidden state of each layer.
+        num_layers: number of recurrent layers.
     """
 
     kind: str = "lstm"
@@ -19,14 +20,15 @@ class MemoryStage:
 
 @dataclass(frozen=True)
 class EstimatorStage:
-    """A supervised network that predicts observation components from others.
+    """A network, trained by supervision, that predicts observation components from other components.
 
     Attributes:
-        inputs: components of the actor's group that it reads (in the group's order).
-        targets: components that it predicts, of the critic's group.
-        hidden_sizes, nonlinearity: its hidden layers; the output is linear.
-        replace_prob: probability with which the actor sees the estimate, not the truth.
-        on_actor_memory: it reads the output of the actor's memory, not ``inputs``.
+        inputs: components of the actor's group that it reads; their order does not matter.
+        targets: components of the critic's group that it predicts.
+        hidden_sizes: sizes of the hidden layers; the output layer is linear.
+        nonlinearity: activation of the hidden layers.
+        replace_prob: probability that the actor reads the estimate instead of the true component.
+        on_actor_memory: it reads the output of the actor's memory instead of ``inputs``.
     """
 
     inputs: tuple[str, ...]
@@ -39,16 +41,16 @@ class EstimatorStage:
 
 @dataclass(frozen=True)
 class EncoderStage:
-    """A network that replaces one observation component with a latent.
+    """A network that replaces one observation component by a latent.
 
     Attributes:
-        component: what it encodes.
-        hidden_sizes: hidden layers of the network or of the convolution's head.
+        component: the component that it encodes.
+        hidden_sizes: sizes of the hidden layers of the MLP (after the convolutions, if any).
         latent_size: size of the latent.
         linear: the last layer has no activation.
         nonlinearity: activation of all other layers.
-        channels, kernel_sizes, strides, paddings, use_maxpool, normlayer: of the
-            convolutions before the head; no channels means no convolutions.
+        channels, kernel_sizes, strides, paddings, use_maxpool, normlayer: the
+            convolutions before the MLP, see ``Conv2dModel``; no channels: no convolutions.
     """
 
     component: str

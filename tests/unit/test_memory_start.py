@@ -169,7 +169,7 @@ def test_a_mask_that_is_nowhere_changes_nothing(kind, layers):
     @jax.jit
     def evaluate(variables, carry, starts):
         def total(variables, carry):
-            output = policy.apply(variables, groups, carry, RESET, starts=starts)
+            output = policy.apply(variables, groups, carry, RESET, random_carry=starts)
             return scalar((output.mean, output.value, output.estimates), output.carry), output
 
         return jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(variables, carry)
@@ -192,7 +192,7 @@ def test_each_memory_takes_its_own():
     at_first[0] = True
     starts = some_starts(policy, at_first)
     apply = jax.jit(policy.apply)
-    actual = apply(variables, groups, carry, reset, starts=starts)
+    actual = apply(variables, groups, carry, reset, random_carry=starts)
     expected = apply(variables, groups, jax.tree.map(lambda leaf: leaf[0], starts["carry"]), reset)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), actual, expected)
     for name, read in [
@@ -201,7 +201,7 @@ def test_each_memory_takes_its_own():
         ("estimator", lambda output: output.estimates["estimator"]),
     ]:
         swapped = starts | {"carry": starts["carry"] | {name: jax.tree.map(jnp.negative, starts["carry"][name])}}
-        assert (read(apply(variables, groups, carry, reset, starts=swapped))[0] != read(actual)[0]).any(), name
+        assert (read(apply(variables, groups, carry, reset, random_carry=swapped))[0] != read(actual)[0]).any(), name
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("lstm", 2), ("gru", 1)])

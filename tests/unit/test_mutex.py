@@ -105,9 +105,9 @@ def test_explicit_weights():
     groups = observation(None, None) | {"selection": jnp.array([[0.25, 0.75], [0.0, 1.0]])}
     # 0.25 x 10 + 0.75 x 20 x 0.5 = 2.5 + 7.5;  20 x 0.5
     assert first_column(act, groups, policy.initial_carry(2), START)[0] == [10.0, 10.0]
-    with pytest.raises(ValueError, match="one column for each of 2 policies, not 3"):
+    with pytest.raises(ValueError, match="one column for each of 2 policies; it has 3"):
         act(groups | {"selection": jnp.zeros((2, 3))}, policy.initial_carry(2), START)
-    with pytest.raises(ValueError, match="one column for each of 2 policies, not no such group"):
+    with pytest.raises(ValueError, match="one column for each of 2 policies; there is no such group"):
         act(observation(None, None), policy.initial_carry(2), START)
 
 
@@ -320,22 +320,31 @@ SWAPPED = Segments(("engaging_block", "proprioception"), ((8,), (12,)))
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"selection": "fields"}, "selection is one of explicit, field, climb, not 'fields'"),
-        ({"reset_non_selected": "some"}, "reset_non_selected is one of all, when_skill, False, not 'some'"),
-        ({"action_smoothing_buffer_len": 0}, "action_smoothing_buffer_len is at least 1, not 0"),
+        ({"selection": "fields"}, "selection must be one of explicit, field, climb, not 'fields'"),
+        ({"reset_non_selected": "some"}, "reset_non_selected must be one of all, when_skill, False, not 'some'"),
+        ({"action_smoothing_buffer_len": 0}, "action_smoothing_buffer_len must be at least 1, not 0"),
         ({"number": 4}, r"field needs exactly 5 sub-policies \(one for each obstacle id\), not 4"),
         ({"number": 6, "legacy": True}, r"field needs 1 to 5 sub-policies \(one for each obstacle id\), not 6"),
         ({"number": 5, "selection": "climb"}, r"climb needs exactly 6 sub-policies \(.*, then jump-down\), not 5"),
-        ({"number": 0, "selection": "explicit"}, r"explicit needs at least 1 sub-policies \(one a column\), not 0"),
-        ({"cmd_vel_mapping": ((5, 1.0),)}, "cmd_vel_mapping names sub-policies 0 to 4, each once, not 5"),
-        ({"cmd_vel_mapping": ((1, 1.0), (1, 2.0))}, "sub-policies 0 to 4, each once, not 1"),
+        (
+            {"number": 0, "selection": "explicit"},
+            r"explicit needs at least 1 sub-policies \(one for each column\), not 0",
+        ),
+        ({"cmd_vel_mapping": ((5, 1.0),)}, "cmd_vel_mapping: 5 is not allowed; .* sub-policies 0 to 4, each once"),
+        (
+            {"cmd_vel_mapping": ((1, 1.0), (1, 2.0))},
+            "cmd_vel_mapping: 1 is not allowed; .* sub-policies 0 to 4, each once",
+        ),
         (
             {"number": 6, "selection": "climb", "cmd_vel_mapping": ((5, 1.0),)},
-            "sub-policies 0 to 4, each once, not 5; that of jump-down is jump_down_vel",
+            "cmd_vel_mapping: 5 is not allowed; .* 0 to 4, each once; the velocity of jump-down is jump_down_vel",
         ),
-        ({"cmd_vel_mapping": ((1, (2.0, 1.0)),)}, r"sub-policy 1 is a velocity or a range .*, not \(2.0, 1.0\)"),
-        ({"number": 6, "selection": "climb", "jump_down_vel": (2.0, 1.0)}, "jump_down_vel is a velocity or a range"),
-        ({"jump_down_vel": 1.0}, "jump_down_vel belongs to the selection climb, not to field"),
+        ({"cmd_vel_mapping": ((1, (2.0, 1.0)),)}, r"sub-policy 1 must be a velocity or a range .*, not \(2.0, 1.0\)"),
+        (
+            {"number": 6, "selection": "climb", "jump_down_vel": (2.0, 1.0)},
+            "jump_down_vel must be a velocity or a range",
+        ),
+        ({"jump_down_vel": 1.0}, "jump_down_vel needs the selection climb, not field"),
         (
             {"actor_obs": Segments(("engaging_block",), ((8,),))},
             "field needs the component 'proprioception'; the group",
@@ -343,9 +352,15 @@ SWAPPED = Segments(("engaging_block", "proprioception"), ((8,), (12,)))
         ({"actor_obs": Segments(("proprioception",), ((12,),))}, "the group has proprioception"),
         ({"actor_obs": SHORT}, "field needs at least 12 entries of 'proprioception', not 11"),
         ({"policy": Policy(3)}, "sub-policy 0 has 3 actions, all must have 2"),
-        ({"policy": Policy(ACTIONS, actor_obs=SWAPPED)}, "sub-policy 0 reads engaging_block, proprioception; all must"),
-        ({"action_scale": (1.0, 1.0, 1.0)}, "action_scale of sub-policy 0 is one number above 0, or one for each of 2"),
-        ({"env_action_scale": 0.0}, "env_action_scale is one number above 0"),
+        (
+            {"policy": Policy(ACTIONS, actor_obs=SWAPPED)},
+            r"sub-policy 0 reads engaging_block\[8\], proprioception\[12\]; all must read",
+        ),
+        (
+            {"action_scale": (1.0, 1.0, 1.0)},
+            "action_scale of sub-policy 0 must be one number above 0, or one for each of 2",
+        ),
+        ({"env_action_scale": 0.0}, "env_action_scale must be one number above 0"),
     ],
 )
 def test_wrong_descriptions(change, message):

@@ -360,7 +360,7 @@ def test_what_does_not_fit_together(runs):
         "policy.env_action_scale: [0.5, 0.5, 0.5] is not allowed; it must be a number, or one for each of 2 actions"
     )
     assert line(mutex_config([paths[0]] * 5, "ActorCriticFieldMutex", cmd_vel_mapping={"7": 1.0})) == (
-        "policy: cmd_vel_mapping names sub-policies 0 to 4, each once, not 7"
+        "policy: cmd_vel_mapping: 7 is not allowed; it may list the sub-policies 0 to 4, each once"
     )
     assert line(mutex_config([paths[0]] * 5, "ActorCriticFieldMutex")) == (
         "policy: field needs the component 'engaging_block'; the group has proprioception, height"
