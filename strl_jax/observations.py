@@ -1,4 +1,4 @@
-"""Named observation components: their order, sizes and places in a flat array."""
+"""Layout of a flat observation: order, shapes and slices of its named components."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 @dataclass(frozen=True)
 class Segments:
-    """An ordered list of components, flattened one after the other.
+    """An ordered list of components, which are flattened and concatenated.
 
-    The order lives here and nowhere else: a dict of components loses its order
-    inside ``jax.jit``, which sorts keys.
+    The order is defined here and not by a dict of components, because ``jax.jit``
+    sorts the keys of a dict.
 
     Attributes:
-        names: component names in order, each once.
+        names: component names in order, without repetition.
         shapes: shape of each component without batch axes.
     """
 
@@ -25,16 +25,16 @@ class Segments:
 
     @classmethod
     def select_from(cls, available: Mapping[str, tuple[int, ...]], names: Sequence[str]):
-        """Segments of ``names`` with the shapes that ``available`` gives.
+        """Segments of ``names``, with their shapes in ``available``.
 
         Raises:
-            ValueError: a name is unknown or stands twice.
+            ValueError: a name is unknown or is listed twice.
         """
         for name in names:
             if name not in available:
                 raise ValueError(f"unknown component {name!r}; the environment offers {', '.join(sorted(available))}")
             if list(names).count(name) > 1:
-                raise ValueError(f"component {name!r} stands twice")
+                raise ValueError(f"component {name!r} is listed twice")
         return cls(tuple(names), tuple(tuple(available[name]) for name in names))
 
     @property
@@ -48,13 +48,17 @@ class Segments:
         return sum(self.sizes)
 
     def slice(self, name: str) -> slice:
-        """Where ``name`` lies in the flat array. Raises ``ValueError`` if it is not part of it."""
+        """Slice of component ``name`` in the flat array.
+
+        Raises:
+            ValueError: there is no such component.
+        """
         index = self.names.index(name)
         start = sum(self.sizes[:index])
         return slice(start, start + self.sizes[index])
 
     def flatten(self, obs: Mapping[str, jax.Array]) -> jax.Array:
-        """``component -> [..., *shape]`` to ``[..., size]``."""
+        """Flattens and concatenates the components, ``[..., *shape]`` each, to ``[..., size]``."""
         parts = []
         for name, shape, size in zip(self.names, self.shapes, self.sizes, strict=True):
             value = obs[name]
@@ -63,11 +67,11 @@ class Segments:
         return jnp.concatenate(parts, axis=-1)
 
     def select(self, flat: jax.Array, name: str) -> jax.Array:
-        """Component ``name`` of ``[..., size]``, in its own shape."""
+        """Component ``name`` of a flat array ``[..., size]``, in its shape ``[..., *shape]``."""
         shape = self.shapes[self.names.index(name)]
         return flat[..., self.slice(name)].reshape(*flat.shape[:-1], *shape)
 
     def replace(self, flat: jax.Array, name: str, value: jax.Array) -> jax.Array:
-        """``flat`` with component ``name`` set to ``value``, given flat or in its own shape."""
+        """``flat`` ``[..., size]`` with component ``name`` set to ``value``, flattened or in its own shape."""
         where = self.slice(name)
         return flat.at[..., where].set(value.reshape(*flat.shape[:-1], where.stop - where.start))

@@ -20,7 +20,7 @@ from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners import launch
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
-from strl_jax.viewer.recording import positions_of, records
+from strl_jax.viewer.recording import can_record, positions_of
 from strl_jax.viewer.roll import Roll, make_roll
 
 
@@ -103,10 +103,10 @@ def _run(arguments: argparse.Namespace) -> int:
 def _check(config: Config, env: Env, arguments: argparse.Namespace) -> list[str]:
     """Whether the environment can do what is asked for; warnings."""
     for option in ("command", "table"):
-        if getattr(arguments, option) and not records(env):
+        if getattr(arguments, option) and not can_record(env):
             raise ConfigError(f"--{option}: {config.env.name} takes no command; legged environments do")
     for option in ("video", "html"):
-        if getattr(arguments, option) is not None and not records(env) and positions_of(env) is None:
+        if getattr(arguments, option) is not None and not can_record(env) and positions_of(env) is None:
             raise ConfigError(
                 f"--{option}: {config.env.name} has no robot to show; legged, Brax and Playground ones have"
             )
@@ -134,7 +134,7 @@ def _play(trained: Trained, arguments: argparse.Namespace) -> tuple[Roll, dict]:
     commands = None if arguments.command is None else jnp.tile(jnp.array(arguments.command), (count, 1))
     policy = (trained.variables, trained.stats, key)
     roll = make_roll(trained.env, trained.algorithm, count)(*policy, commands)
-    units = table.UNITS if records(trained.env.env) else {}  # another environment's metrics may be of anything
+    units = table.UNITS if can_record(trained.env.env) else {}  # another environment's metrics may be of anything
     console.print(table.of_policy(roll.numbers, units))
     told["evaluation"] = table.numbers_of(roll.numbers)
     if arguments.table:
@@ -157,7 +157,7 @@ def _show(trained: Trained, found: tuple[Roll, dict], paths: dict[str, Path], li
     if "--plot" in paths:
         from strl_jax.viewer import plot
 
-        names = (env.config.robot.joints, env.config.robot.feet) if records(env) else ((), ())
+        names = (env.config.robot.joints, env.config.robot.feet) if can_record(env) else ((), ())
         form = paths["--plot"].suffix.lower().removeprefix(".")
         outputs.write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
         print(paths["--plot"])

@@ -1,8 +1,8 @@
-"""Devices: the mesh, the collectives and the one jit over both (jax.shard_map).
+"""Several devices: mesh, shardings, collectives, and ``jax.jit`` over ``jax.shard_map``.
 
-Everything that runs on several devices is written for one shard and takes
-``axis_name``; with ``axis_name=None`` the collectives do nothing, so the same
-function runs in a plain ``jax.jit``.
+Functions that run on several devices are written for one shard and take
+``axis_name``. With ``axis_name=None`` the collectives return their argument, so that
+the same function works in a plain ``jax.jit``.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,22 +16,22 @@ AXIS = "env"
 
 
 def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """One-dimensional mesh over ``devices`` (default: all devices of all processes)."""
+    """One-dimensional mesh over ``devices`` (None: all devices of all processes)."""
     return Mesh(np.asarray(devices if devices is not None else jax.devices()), (AXIS,))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Sharding of what every device holds whole."""
+    """Sharding of arrays of which every device holds a full copy."""
     return NamedSharding(mesh, P())
 
 
 def sharded(mesh: Mesh) -> NamedSharding:
-    """Sharding over the leading axis."""
+    """Sharding of arrays that are split over their leading axis."""
     return NamedSharding(mesh, P(AXIS))
 
 
 def replicate(tree, mesh: Mesh):
-    """Host arrays, the same in every process, on all devices."""
+    """Copies a pytree of host arrays, equal in every process, to all devices."""
 
     def place(value):
         value = np.asarray(value)
@@ -41,7 +41,7 @@ def replicate(tree, mesh: Mesh):
 
 
 def replicate_key(key: jax.Array, mesh: Mesh) -> jax.Array:
-    """A PRNG key, the same in every process, on all devices; ``device_put`` reaches only those of its process."""
+    """Copies a PRNG key, equal in every process, to all devices, also those of other processes."""
     return jax.random.wrap_key_data(replicate(jax.random.key_data(key), mesh), impl=jax.random.key_impl(key))
 
 
@@ -51,31 +51,38 @@ def axis_size(axis_name: str | None) -> int:
 
 
 def psum(tree, axis_name: str | None):
-    """Sum over shards."""
+    """Sum over all shards, leaf by leaf."""
     return tree if axis_name is None else jax.lax.psum(tree, axis_name)
 
 
 def pmean(tree, axis_name: str | None):
-    """Mean over shards. Right for sums weighted so that the mean is meant, never for masked local means."""
+    """Mean over all shards, leaf by leaf.
+
+    Correct if the local values are sums whose weights contain the number of shards (see
+    ``returns.weights``), wrong for local means over different numbers of samples.
+    """
     return tree if axis_name is None else jax.lax.pmean(tree, axis_name)
 
 
 def all_gather(tree, axis_name: str | None):
-    """Leading axes of all shards, one after the other."""
+    """Concatenation of all shards along the leading axis."""
     return tree if axis_name is None else jax.lax.all_gather(tree, axis_name, tiled=True)
 
 
 def shard_jit(function: Callable, mesh: Mesh, in_specs, out_specs, donate_argnums=()) -> Callable:
-    """``jax.jit(jax.shard_map(function))`` with pinned input and output shardings.
+    """``jax.jit(jax.shard_map(function))`` with fixed input and output shardings.
 
-    Pinned, because zero-size leaves would otherwise come back replicated and
-    compile everything again on the second call. Gradients must be averaged with
-    ``pmean`` after ``jax.grad``: replication checks are off (MJX does not trace
-    with them), so a ``pmean`` inside a differentiated function is not transposed.
+    The shardings are fixed because leaves of size zero would otherwise be returned
+    replicated, and the second call would compile again. Replication checks are off,
+    because MJX cannot be traced with them; a ``pmean`` inside a differentiated function
+    then has a wrong gradient, so gradients must be averaged with ``pmean`` after
+    ``jax.grad``.
 
     Args:
-        in_specs, out_specs: a ``PartitionSpec`` for each argument and result.
-        donate_argnums: arguments whose buffers the results may take over.
+        function: a function of one shard.
+        mesh: the devices.
+        in_specs, out_specs: a ``PartitionSpec`` for each argument and each result.
+        donate_argnums: arguments whose buffers may be reused for the results.
     """
     mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 

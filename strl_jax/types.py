@@ -1,7 +1,7 @@
-"""Every pytree that crosses a module boundary.
+"""Data structures that the parts of the package exchange, as pytrees.
 
-T is the number of steps of a rollout, B the number of environments (of one
-shard), A the action size. Arrays are float32 unless a comment says otherwise.
+T is the number of steps of a rollout, B the number of environments (of one shard),
+A the action size. Arrays are float32 if the comment names no other type.
 """
 
 from typing import Any
@@ -15,20 +15,20 @@ Obs = dict[str, Array]  # component name -> [..., *component shape]
 
 @struct.dataclass
 class EnvState:
-    """What an environment adapter returns from ``reset`` and ``step``."""
+    """State of an environment adapter: the result of ``reset`` and ``step``."""
 
     physics: Any  # simulator state, leaves [B, ...]
     obs: Obs  # component -> [B, *shape]
-    reward: Array  # [B]; this and what follows is None or {} in a state that goes on to the next step
-    terminated: Array  # bool[B], the task ended (no value after it)
-    timeout: Array  # bool[B], the adapter itself cut the episode
+    reward: Array  # [B]; reward and all fields below are None or {} in the state that is passed to the next step
+    terminated: Array  # bool[B], the task ended; the value after it is 0
+    timeout: Array  # bool[B], the adapter itself ended the episode by a time limit
     metrics: dict[str, Array]  # name -> [B], summed over an episode for the log
     extras: dict[str, Array]  # name -> [B, ...], for algorithms (reference motion ...)
 
 
 @struct.dataclass
 class EpisodeState:
-    """Environments between two steps, with the step counters of their episodes."""
+    """State of the environments between two steps, with the step counters of their episodes."""
 
     env: EnvState  # physics and obs only
     step: Array  # int32[B], steps since the reset
@@ -36,13 +36,13 @@ class EpisodeState:
 
 @struct.dataclass
 class TimeStep:
-    """One environment step as the learner sees it, after automatic resets."""
+    """Result of one environment step with automatic resets."""
 
-    obs: Obs  # [B, ...], the first observation of the next episode where done
+    obs: Obs  # [B, ...]; where done, the first observation of the next episode
     reward: Array  # [B], 0 where not valid
-    done: Array  # bool[B], any end
-    timeout: Array  # bool[B], ends that a time limit caused; subset of done
-    terminal_obs: Obs  # [B, ...], the observation that the step itself led to
+    done: Array  # bool[B], the episode ended, for any reason
+    timeout: Array  # bool[B], the episode ended by a time limit; subset of done
+    terminal_obs: Obs  # [B, ...], the observation after the step, before a reset
     valid: Array  # bool[B], false where the simulator returned NaN or infinity
     extras: dict[str, Array]  # [B, ...]
     metrics: dict[str, Array]  # [B]
@@ -71,7 +71,7 @@ class StepRecord:
 
 @struct.dataclass
 class Transition:
-    """One stored step; after collecting every leaf has a leading T."""
+    """Stored steps of a rollout. While a rollout is collected, one step: without the axis T."""
 
     obs: Obs  # [T, B, ...]
     action: Array  # [T, B, A]
@@ -82,27 +82,27 @@ class Transition:
     reward: Array  # [T, B]
     done: Array  # bool[T, B]
     timeout: Array  # bool[T, B]
-    bootstrap: Array  # [T, B], critic on the terminal observation, 0 unless timeout
+    bootstrap: Array  # [T, B], value of the terminal observation where timeout, otherwise 0
     valid: Array  # bool[T, B]
-    reset: Array  # bool[T, B], the carry is zeroed BEFORE this step
-    masks: dict[str, Array]  # stage -> bool[T, B], where the actor saw its estimate
+    reset: Array  # bool[T, B], the carry is set to zero BEFORE this step
+    masks: dict[str, Array]  # stage -> bool[T, B], where the actor read the estimate
     extras: dict[str, Array]  # [T, B, ...], of the environment and of the hooks
 
 
 @struct.dataclass
 class Rollout:
-    """T steps of B environments with what is needed to learn from them."""
+    """T steps of B environments, and the state before and after them that learning needs."""
 
     steps: Transition
     carry0: Any  # policy carry at t = 0, leaves [B, ...]
-    last_value: Array  # [B], critic on the observation after the last step
-    stats: Any  # the statistics that normalised the observations; see rollout.collect
-    carries: Any = None  # policy carry before every step, leaves [T, B, ...], where the algorithm keeps it
+    last_value: Array  # [B], value of the observation after the last step
+    stats: Any  # the statistics with which the observations were normalised; see rollout.collect
+    carries: Any = None  # policy carry before every step, leaves [T, B, ...]; None if the algorithm does not need it
 
 
 @struct.dataclass
 class Batch:
-    """A rollout ready for minibatches; leaves [T, B, ...], once gathered [M, ...] or, recurrent, [T, M, ...]."""
+    """A prepared rollout, leaves [T, B, ...], or a minibatch of it: leaves [M, ...], or [T, M, ...] if recurrent."""
 
     groups: dict[str, Array]  # group -> [..., D], normalised and flattened
     action: Array  # [..., A]
@@ -112,68 +112,68 @@ class Batch:
     std: Array  # [..., A]
     advantage: Array  # [...]
     return_: Array  # [...]
-    weight: Array  # [...], 1 where valid, else 0
-    reset: Array  # bool[...], the carry is zeroed before this step
+    weight: Array  # [...], 1 where valid, otherwise 0
+    reset: Array  # bool[...], the carry is set to zero before this step
     masks: dict[str, Array]  # stage -> bool[...]
-    carry: Any  # policy carry at t = 0, leaves [B, ...], {} when feed-forward
+    carry: Any  # policy carry at t = 0, leaves [B, ...]; {} if feed-forward
     extras: dict[str, Array]  # [..., ...]
-    shares: Any = None  # network -> weight[N] of the share of a minibatch's samples that it learns from
+    shares: Any = None  # network -> weight[N] of the N samples of a minibatch that the network learns from
     random_carry: Any = None  # mask and carry of modules.random_carry.draw_random_carry; None: no random states
 
 
 @struct.dataclass
 class PolicyOutput:
-    """Everything that later code needs from one application of the policy."""
+    """Outputs of the policy; the leading axes are those of its inputs."""
 
     mean: Array  # [..., A]
     std: Array  # [..., A]
     value: Array  # [...]
-    carry: Any  # leaves [B, ...], {} when feed-forward
+    carry: Any  # after the last step, leaves [B, ...]; {} if feed-forward
     estimates: dict[str, Array]  # stage -> [..., E]
     latents: dict[str, Array]  # component -> [..., L], of the actor's encoders
 
 
 @struct.dataclass
 class RunningStats:
-    """Running moments of one quantity."""
+    """Running mean and variance of one quantity."""
 
     mean: Array  # [*shape]
     var: Array  # [*shape]
-    count: Array  # []
+    count: Array  # [], number of samples
 
 
 @struct.dataclass
 class TrainState:
-    """What the learner changes; replicated on every device."""
+    """State of the learner, replicated on every device."""
 
     params: dict[str, Any]  # parameter group -> Flax variables
     opt_state: dict[str, Any]  # parameter group -> optax state
     learning_rate: dict[str, Array]  # parameter group -> []
     iteration: Array  # int32[]
-    stats: dict[str, Any]  # observation group -> component -> RunningStats; "reward", and those of hooks
+    stats: dict[str, Any]  # observation group -> component -> RunningStats; also "reward" and statistics of hooks
 
 
 @struct.dataclass
 class EpisodeSums:
-    """Running sums of the episode in progress."""
+    """Running sums over the current episode of each environment."""
 
     reward: Array  # [B]
-    length: Array  # int32[B], learning steps of it that were seen
+    length: Array  # int32[B], number of steps of the episode that were counted
     metrics: dict[str, Array]  # name -> [B]
 
 
 @struct.dataclass
 class RolloutState:
-    """What the rollout changes; every leaf has a leading B and is sharded over it."""
+    """State of the rollout; every leaf has a leading axis B and is sharded over it."""
 
     env: EpisodeState
-    carry: Any  # policy carry, {} when feed-forward
-    reset: Array  # bool[B], zero the carry before the next step
+    carry: Any  # policy carry; {} if feed-forward
+    reset: Array  # bool[B], the carry is set to zero before the next step
     episode: EpisodeSums
     discounted: Array  # [B], running discounted return of the reward normaliser
     hooks: dict[str, Any]  # hook -> its state
-    memory: dict[str, Any]  # what is kept of earlier rollouts: the queue, the replay
-    key: Array  # PRNG key[B]; a shard draws from its first, then renews all of them
+    memory: dict[str, Any]  # data of earlier rollouts: the queue and the replay buffers
+    key: Array  # PRNG key[B]; a shard draws from its first key, then renews all of them
 
     @property
     def obs(self) -> Obs:

@@ -1,4 +1,4 @@
-"""Samples of the past: st_rl's ``ReplayBuffer`` as draws from a ring."""
+"""Random samples from a ring: st_rl's ``ReplayBuffer``."""
 
 from typing import Any
 
@@ -9,22 +9,16 @@ from strl_jax.storage.ring import Ring
 from strl_jax.types import Array
 
 
-def num_samples(ring: Ring) -> Array:
-    """Valid entries of all environments of this shard, int32 scalar."""
-    return jnp.sum(ring.count)
-
-
 def sample(ring: Ring, key: Array, number: int) -> Any:
-    """Entries drawn uniformly and with replacement from all valid steps of all environments of this shard.
+    """Draws entries uniformly, with replacement, from all valid steps of all environments of this shard.
 
     Args:
-        ring: leaves ``[B, capacity, ...]``. An empty one gives the zeros that it was made of: where that
-            matters, ask ``num_samples`` first.
-        key: PRNG key, another one for each shard.
-        number: entries to draw.
+        ring: leaves ``[B, capacity, ...]``. An empty ring (``count`` 0) gives zeros.
+        key: PRNG key, different in each shard.
+        number: number of entries.
 
     Returns:
-        Leaves ``[number, ...]``; one entry is the same step of the same environment in all of them.
+        Leaves ``[number, ...]``; entry i of all leaves comes from the same step of the same environment.
     """
     env_key, row_key = jax.random.split(key)
     env = jax.random.randint(env_key, (number,), 0, ring.count.shape[0])

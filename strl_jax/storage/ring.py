@@ -1,7 +1,7 @@
-"""The last steps of every environment: a buffer of fixed size whose oldest steps are overwritten.
+"""Ring buffer of the last steps of every environment: it has a fixed size, and new steps overwrite the oldest.
 
-Everything a ring holds has the environments first, so that it shards over them
-like the rest of a rollout's state; what goes in and comes out is time-major.
+The stored arrays have the environment axis first, so that they are sharded over it
+like the rest of the rollout state. The functions take and return time-major arrays.
 """
 
 from typing import Any
@@ -15,15 +15,15 @@ from strl_jax.types import Array
 
 @struct.dataclass
 class Ring:
-    """Rows of steps. All environments are written together: their cursors and counts are equal."""
+    """Steps of all environments, one row per step. Cursor and count are equal in all environments."""
 
-    data: Any  # leaves [B, capacity, ...]; zeros where nothing was written yet
-    cursor: Array  # int32[B], row that the next step goes to
-    count: Array  # int32[B], valid steps; until it reaches the capacity they are the rows 0 to count - 1
+    data: Any  # leaves [B, capacity, ...]; zeros in rows that were never written
+    cursor: Array  # int32[B], the row that the next step is written to
+    count: Array  # int32[B], number of valid steps; while it is below the capacity they are rows 0 to count - 1
 
     @property
     def capacity(self) -> int:
-        """Rows, which is the largest number of steps kept."""
+        """Number of rows: the largest number of steps that the ring can hold."""
         return jax.tree.leaves(self.data)[0].shape[1]
 
 
@@ -31,11 +31,11 @@ def init(capacity: int, example: Any) -> Ring:
     """An empty ring.
 
     Args:
-        capacity: rows, at least 1.
+        capacity: number of rows, at least 1.
         example: leaves ``[T, B, ...]``, arrays or ``jax.ShapeDtypeStruct``; only shapes and dtypes are read.
 
     Raises:
-        ValueError: no rows, or ``example`` has no leaves.
+        ValueError: the capacity is below 1, or ``example`` has no leaves.
     """
     if capacity < 1:
         raise ValueError(f"a ring needs a capacity of at least 1, not {capacity}")
@@ -47,13 +47,13 @@ def init(capacity: int, example: Any) -> Ring:
 
 
 def push(ring: Ring, data: Any) -> Ring:
-    """Write T steps, over the oldest ones once the ring is full.
+    """Writes T steps; in a full ring they overwrite the oldest ones.
 
     Args:
-        data: leaves ``[T, B, ...]``, oldest step first, of the dtypes of the ring.
+        data: leaves ``[T, B, ...]``, oldest step first, with the dtypes of the ring.
 
     Raises:
-        ValueError: T is more than the capacity, or a shape or dtype is not the ring's.
+        ValueError: T is above the capacity, or a shape or dtype differs from the ring's.
     """
     capacity, num_steps = ring.capacity, jax.tree.leaves(data)[0].shape[0]
     if num_steps > capacity:
@@ -70,7 +70,7 @@ def push(ring: Ring, data: Any) -> Ring:
 
 
 def stored(ring: Ring) -> tuple[Any, Array]:
-    """The rows as they were written; in a ring that has wrapped, newer steps lie in front of the oldest one.
+    """The rows in storage order; in a ring that has wrapped, newer steps come before the oldest one.
 
     Returns:
         Leaves ``[capacity, B, ...]`` and ``valid``, bool ``[capacity, B]``.
@@ -80,7 +80,7 @@ def stored(ring: Ring) -> tuple[Any, Array]:
 
 
 def ordered(ring: Ring) -> tuple[Any, Array]:
-    """The same with the oldest step first and the newest in the last row; rows not yet written lie in front.
+    """The rows in order of time: rows that were never written, then the oldest to the newest step.
 
     Returns:
         Leaves ``[capacity, B, ...]`` and ``valid``, bool ``[capacity, B]``.
@@ -90,25 +90,24 @@ def ordered(ring: Ring) -> tuple[Any, Array]:
 
 
 def untie(ring: Ring) -> Ring:
-    """The same steps with the oldest one in row 0; the next step goes there, if the ring is full.
+    """A ring with the same steps and the oldest one in row 0, as after st_rl's ``untie_buffer_loop``.
 
-    What st_rl's recurrent minibatches leave behind (``untie_buffer_loop``). A ring
-    that is not yet full has never wrapped and stays as it is.
+    A ring that is not full has not wrapped, and is returned unchanged.
     """
     full = ring.count[0] == ring.capacity
-    # Not yet full, the steps start at row 0 already; the order of a full ring starts at its cursor.
+    # The oldest step of a full ring is at the cursor; if the ring is not full, it is in row 0.
     start = jnp.where(full, ring.cursor, 0)
     return ring.replace(data=_oldest_first(ring.replace(cursor=start)), cursor=ring.cursor - start)
 
 
 def _oldest_first(ring: Ring) -> Any:
-    """Leaves ``[B, capacity, ...]`` from the row of the cursor on."""
+    """The data, leaves ``[B, capacity, ...]``, rotated so that the row of the cursor is first."""
     rows = (ring.cursor[0] + jnp.arange(ring.capacity)) % ring.capacity
     return jax.tree.map(lambda x: x.at[:, rows].get(mode="promise_in_bounds"), ring.data)
 
 
 def _check(old: Array, new: Array, num_steps: int):
-    """Raises ``ValueError``, unless ``new`` is ``num_steps`` steps for the rows ``old[B, capacity, ...]``."""
+    """Raises ``ValueError`` if ``new`` is not ``[num_steps, B, ...]`` with the dtype of ``old[B, capacity, ...]``."""
     expected = (num_steps, old.shape[0], *old.shape[2:])
     if new.shape != expected or new.dtype != old.dtype:
         raise ValueError(f"the ring takes {old.dtype}{list(expected)}, not {new.dtype}{list(new.shape)}")

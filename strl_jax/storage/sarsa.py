@@ -1,4 +1,4 @@
-"""What follows each stored observation: st_rl's ``SarsaRolloutStorage``."""
+"""Next observations of a rollout: st_rl's ``SarsaRolloutStorage``."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from strl_jax.types import Array
 
 
 def next_observations(obs: Any, last_obs: Any, *, terminal_obs: Any = None, done: Array | None = None) -> Any:
-    """Observation after each step: s' of (s, a, r, s').
+    """Observation after each step: s' of the transition (s, a, r, s').
 
-    Without ``terminal_obs`` and ``done`` it is ``obs[t + 1]`` even where an episode
-    ended, which is the first observation of the next one; st_rl does that.
+    Without ``terminal_obs`` and ``done`` it is always ``obs[t + 1]``, as in st_rl; at
+    the end of an episode this is the first observation of the next episode.
 
     Args:
         obs: leaves ``[T, B, ...]``.
-        last_obs: leaves ``[B, ...]``, after the last step.
-        terminal_obs: leaves ``[T, B, ...]``, what the step itself led to; read where ``done``.
+        last_obs: after the last step, leaves ``[B, ...]``.
+        terminal_obs: observation after each step, before the reset, leaves ``[T, B, ...]``; used where ``done``.
         done: bool ``[T, B]``, the episode ended with step t.
 
     Returns:

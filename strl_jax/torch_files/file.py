@@ -1,4 +1,4 @@
-"""Reads what ``torch.save`` wrote, without torch and without running what the file asks for."""
+"""Reader for files of ``torch.save``, which needs no torch and runs no code of the file."""
 
 import math
 import pickle
@@ -21,27 +21,28 @@ STORAGES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-OLD = (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", b"ustar")  # the two formats before torch 1.6
-OLD_AT = (0, 257)
+# Marks of the two formats before torch 1.6, with their offsets in the file: legacy pickle and tar.
+OLD_FORMATS = {b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19": 0, b"ustar": 257}
 
 
 class TorchFileError(ValueError):
-    """A torch file that cannot be read or does not fit; a line for each fault."""
+    """A torch file cannot be read or does not match the policy; one line per fault."""
 
 
 def load_torch(path: str | Path) -> dict:
-    """The dict in a ``.pt`` file of torch 1.6 or newer.
+    """Reads the dict in a ``.pt`` file of torch 1.6 or newer.
 
-    Like ``torch.load(weights_only=True)``: only tensors and plain Python values come
-    out, and a file that names anything else is refused before it is called.
+    As ``torch.load(weights_only=True)``: the file may contain only tensors and plain
+    Python values. A file that names any other class or function is rejected, and the
+    class or function is not called.
 
     Returns:
         Nested dicts and lists of numpy arrays, numbers, strings, bools and None;
-        tuples become lists. Tensors are copies in C order.
+        tuples become lists. Tensors are copied in C order.
 
     Raises:
-        TorchFileError: no such file, another format, damaged, or it wants to run
-            code; one line.
+        TorchFileError: the file does not exist, has another format, is damaged or asks
+            to run code; one line.
     """
     path = Path(path)
     try:
@@ -50,46 +51,46 @@ def load_torch(path: str | Path) -> dict:
         raise TorchFileError(f"{path}: {error}") from None
     except OSError as error:
         raise TorchFileError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except Exception as error:  # zipfile and pickle raise anything for a file cut short or with wrong bytes
+    except Exception as error:  # for a damaged file zipfile and pickle raise exceptions of many types
         text = " ".join(str(error).split())[:200]
         raise TorchFileError(f"{path}: damaged: {text or type(error).__name__}") from error
     if not isinstance(value, dict):
-        raise TorchFileError(f"{path}: a checkpoint is a dict; this holds {type(value).__name__}")
+        raise TorchFileError(f"{path}: the file must hold a dict, not {type(value).__name__}")
     return value
 
 
 def _load(path: Path) -> Any:
     with open(path, "rb") as file:
         head = file.read(512)
-        if any(head.startswith(mark, start) for mark, start in zip(OLD, OLD_AT, strict=True)):
+        if any(head.startswith(mark, offset) for mark, offset in OLD_FORMATS.items()):
             raise TorchFileError(
-                "written in the format of torch before 1.6; load it and save it again with a torch of at least 1.6"
+                "the format is that of torch before 1.6; load and save the file with torch 1.6 or newer"
             )
         if not head.startswith(b"PK"):
-            raise TorchFileError("no torch checkpoint: it is no zip archive")
+            raise TorchFileError("not a torch checkpoint: the file is not a zip archive")
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-            found = [name for name in names if re.fullmatch(r"[^/]+/data\.pkl", name)]
-            if len(found) != 1:
-                raise TorchFileError("no torch checkpoint: the zip archive has no data.pkl")
-            folder = found[0].removesuffix("data.pkl")
+            pickles = [name for name in names if re.fullmatch(r"[^/]+/data\.pkl", name)]
+            if len(pickles) != 1:
+                raise TorchFileError("not a torch checkpoint: the zip archive has no data.pkl")
+            folder = pickles[0].removesuffix("data.pkl")
             if folder + "constants.pkl" in names:
                 raise TorchFileError("a TorchScript module, not a checkpoint; save its state_dict with torch.save")
-            with archive.open(found[0]) as stream:
+            with archive.open(pickles[0]) as stream:
                 return _plain(_Unpickler(stream, archive, folder).load())
 
 
 class _Dict(dict):
-    """Takes the place of ``OrderedDict``; no attribute can be set on it."""
+    """Used instead of ``OrderedDict``; a file cannot set attributes on it."""
 
     __slots__ = ()
 
     def __setstate__(self, state):
-        """A state dict's ``_metadata``, which says nothing about the values."""
+        """Ignores the ``_metadata`` of a state dict, which does not change the values."""
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes nothing but tensors and plain values."""
+    """Unpickler that creates only tensors and plain values."""
 
     def __init__(self, stream, archive: zipfile.ZipFile, folder: str):
         super().__init__(stream)
@@ -99,20 +100,28 @@ class _Unpickler(pickle.Unpickler):
         self._read: dict[str, bytes] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a name in the file stands for. Raises ``TorchFileError`` for all but a few."""
+        """The object for a class or function that the file names.
+
+        Raises:
+            TorchFileError: the name is not in ``STORAGES`` or ``ALLOWED``.
+        """
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
         if (module, name) == ("torch", "BFloat16Storage"):
-            raise TorchFileError("it holds bfloat16 tensors; save them as float32, with tensor.float()")
+            raise TorchFileError("the file holds bfloat16 tensors; save them as float32, with tensor.float()")
         if (module, name) not in ALLOWED:
-            raise TorchFileError(f"refused: it asks for {module}.{name}, which is no tensor and no plain value")
+            raise TorchFileError(f"rejected: the file names {module}.{name}; only tensors and plain values are allowed")
         return ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> np.ndarray:
-        """The entries of a storage ``("storage", type, key, device, size)``, one after the other."""
+        """The entries ``[size]`` of the storage ``("storage", type, key, device, size)``.
+
+        Raises:
+            TorchFileError: ``pid`` is not a storage.
+        """
         kind, code, key, _, size = pid
         if kind != "storage" or code not in STORAGES.values():
-            raise TorchFileError(f"refused: it asks for {str(kind)[:80]!r}, which is no storage")
+            raise TorchFileError(f"rejected: the file refers to {str(kind)[:80]!r}; only storages are allowed")
         if key not in self._read:
             self._read[key] = self._archive.read(f"{self._folder}data/{key}")
         dtype = np.dtype(code).newbyteorder(self._order)
@@ -120,14 +129,18 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Rebuild:
-    """Stands for torch's function of this purpose; no attribute can be set on it."""
+    """Used instead of ``torch._utils._rebuild_tensor_v2``; a file cannot set attributes on it."""
 
     __slots__ = ()
 
     def __call__(
         self, storage: np.ndarray, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any
     ) -> np.ndarray:
-        """The tensor of shape ``size`` in ``storage`` from ``offset`` on, with strides in entries."""
+        """A copy of the tensor of shape ``size`` that begins at ``offset`` in ``storage``; strides are in entries.
+
+        Raises:
+            ValueError: the tensor does not fit into its storage.
+        """
         last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
         if min(offset, *size, *stride, 0) < 0 or (0 not in size and last >= len(storage)):
             raise ValueError("a tensor reaches beyond its storage")
@@ -146,11 +159,15 @@ ALLOWED = {
 
 
 def _plain(value: Any) -> Any:
-    """``value`` with plain dicts and lists. Raises ``TorchFileError`` for what is neither that nor a value."""
+    """``value`` with plain dicts and lists.
+
+    Raises:
+        TorchFileError: a value of another type.
+    """
     if isinstance(value, dict):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if value is None or isinstance(value, np.ndarray | bool | int | float | str):
         return value
-    raise TorchFileError(f"refused: it holds {type(value).__name__}, which is no tensor and no plain value")
+    raise TorchFileError(f"rejected: the file holds {type(value).__name__}; only tensors and plain values are allowed")

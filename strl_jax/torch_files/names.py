@@ -1,4 +1,4 @@
-"""Weights under the names of st_rl's torch modules, as parameters of ``Policy``."""
+"""Names and layouts of weights: from st_rl's and rsl_rl's torch modules to the parameters of ``Policy``."""
 
 import re
 from collections.abc import Mapping
@@ -20,64 +20,51 @@ MEMORIES = {
     "memory_s": "memory_estimator",
     "memory_p": "memory_adaptor",
 }
-# inside a network: a path before the number of a layer in its Sequential
+# prefix of a layer's number inside a network -> path of its submodule
 PARTS = {"": (), "model.": (), "conv.": (), "conv.conv.": ("conv",), "head.model.": ("head",)}
 UNUSED = "num_batches_tracked"
 LAST = "amp_linear"  # last layer of a discriminator
 
 
-def discriminator_to_flax(weights: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
-    """``trunk.2i`` and ``amp_linear`` of an ``AMPDiscriminator`` by the path of the parameter that each one is here."""
-    places = discriminator_paths(weights)
-    return {path: transposed(path, weights[name]) for name, path in places.items() if path is not None}
-
-
 def discriminator_paths(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...] | None]:
-    """Torch name -> path below ``params``, None if it means nothing here."""
+    """Torch name in an ``AMPDiscriminator`` -> path below ``params``; None if the name is unknown."""
     places = {name: sequential_path("trunk", name, weights) for name in weights}
-    hidden = len({place[0] for place in places.values() if place})  # the last layer stands outside the trunk
+    hidden = len({place[0] for place in places.values() if place})  # the last layer is not in the trunk
     places |= {f"{LAST}.weight": (f"layer_{hidden}", "kernel"), f"{LAST}.bias": (f"layer_{hidden}", "bias")}
     return {name: None if places[name] is None else ("trunk", *places[name]) for name in weights}
 
 
 def sequential_path(prefix: str, name: str, weights: Mapping[str, np.ndarray]) -> tuple[str, str] | None:
-    """Layer and parameter of ``PREFIX.NUMBER.weight`` or ``.bias`` in a ``Sequential``; None if it is none."""
+    """Layer and parameter of ``PREFIX.NUMBER.weight`` or ``.bias`` in a ``Sequential``; None for any other name."""
     match = re.fullmatch(rf"({re.escape(prefix)}\.)(\d+)\.(weight|bias)", name)
     return None if match is None else _layer(match[1], int(match[2]), match[3], weights)
 
 
-def to_flax(weights: Mapping[str, np.ndarray]) -> tuple[dict[tuple[str, ...], np.ndarray], list[str]]:
-    """Torch weights by the path of the parameter that each one is here.
+def paths(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...] | None]:
+    """Torch name in an actor-critic -> path below ``params``; None if the name is unknown.
 
-    Linear and recurrent weights are transposed to ``[in, out]``, convolutions to
-    ``[kh, kw, in, out]``. ``std`` stays the linear standard deviation, ``log_std`` its logarithm.
+    Counters of batches are left out. ``std`` and ``log_std`` are different parameters.
 
     Args:
-        weights: torch name -> array, a whole state dict: which layer a number in a
-            ``Sequential`` means follows from the others.
-
-    Returns:
-        Path below ``params`` -> array, and the names that mean nothing here.
+        weights: torch name -> array, the whole state dict: the index of a layer follows
+            from the numbers of all weights of its ``Sequential``.
     """
-    places = paths(weights)
-    found = {path: transposed(path, weights[name]) for name, path in places.items() if path is not None}
-    return found, [name for name, path in places.items() if path is None]
-
-
-def paths(weights: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...] | None]:
-    """Torch name -> path below ``params``, None if it means nothing here; counters of batches are left out."""
     return {name: _path(name, weights) for name in weights if not name.endswith(UNUSED)}
 
 
 def transposed(path: tuple[str, ...], value: np.ndarray) -> np.ndarray:
-    """A torch array of the parameter at ``path`` as it lies here."""
+    """A torch array in the layout of the parameter at ``path``.
+
+    Linear and recurrent weights are transposed to ``[in, out]``, convolutions to
+    ``[kh, kw, in, out]``; all other arrays are unchanged.
+    """
     if path[-1] != "kernel" and not path[-1].startswith("weight_"):
         return value
     return value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T
 
 
 def torch_shape(path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that torch has for a parameter of ``shape`` at ``path``."""
+    """Shape in torch of the parameter of ``shape`` at ``path``, the inverse of ``transposed``."""
     if path[-1] != "kernel" and not path[-1].startswith("weight_"):
         return shape
     return (shape[3], shape[2], shape[0], shape[1]) if len(shape) == 4 else shape[::-1]
@@ -100,14 +87,14 @@ def _path(name: str, weights: Mapping[str, np.ndarray]) -> tuple[str, ...] | Non
 
 
 def _layer(prefix: str, number: int, kind: str, weights: Mapping[str, np.ndarray]) -> tuple[str, str] | None:
-    """The layer that stands at ``number`` in a ``Sequential``, and its parameter ``kind``; None if there is none."""
+    """Names of the layer at ``number`` in a ``Sequential`` and of its parameter ``kind``; None if there is no layer."""
     sizes = {}
     for name, value in weights.items():
         match = re.fullmatch(re.escape(prefix) + r"(\d+)\.weight", name)
         if match:
             sizes[int(match[1])] = value.ndim
     main = sorted(index for index, ndim in sizes.items() if ndim > 1)  # linear layers or convolutions, in order
-    if not sizes.get(number):  # a norm without weights, or a lone bias
+    if not sizes.get(number):  # the layer has no weight, or the weight has no axes
         return None
     if sizes[number] == 1:  # a norm belongs to the convolution before it
         before = sum(index < number for index in main) - 1

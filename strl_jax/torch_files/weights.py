@@ -1,4 +1,4 @@
-"""The weights of a torch actor-critic as the variables of a policy, or a list of all that does not fit."""
+"""Import of the weights of a torch actor-critic into a policy, with one line for every mismatch."""
 
 from collections.abc import Mapping
 
@@ -17,21 +17,21 @@ STD, LOG_STD = ("std",), ("log_std",)
 
 
 def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Policy) -> dict:
-    """Flax variables ``{"params": ...}`` of numpy arrays from a torch ``model_state_dict``.
+    """Converts a torch ``model_state_dict`` to Flax variables ``{"params": ...}`` of numpy arrays.
 
-    A policy that keeps log(std) gets the logarithm of the file's ``std``, and the
-    other way round.
+    ``std`` of the file is converted to log(std) if the policy has that parameter, and
+    ``log_std`` to std.
 
     Args:
-        state_dict: torch name -> array; observation statistics are no weights, see
-            ``statistics.split``.
-        target: the policy, or the algorithm that has it. A policy alone must know its
-            observations (``actor_obs``, ``critic_obs``).
+        state_dict: torch name -> array, without the statistics of observations, which
+            ``statistics.split`` removes.
+        target: an algorithm, or a policy with ``actor_obs`` and ``critic_obs``.
 
     Raises:
-        TorchFileError: a line for every name that only one side has, every shape that
-            differs (shapes as torch has them), every ``std`` that is not positive and
-            every weight that is not finite.
+        TorchFileError: one line for every name that is missing on one side, every shape
+            that differs (torch shapes), every ``std`` that is not positive and every
+            weight that is not finite.
+        ValueError: the policy has no ``actor_obs`` or ``critic_obs``.
     """
     policy, shapes = parameter_shapes(target)
     places = locate(state_dict, policy)
@@ -42,25 +42,29 @@ def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Pol
 
 
 def arrange(state_dict: Mapping[str, np.ndarray], places: Mapping[str, Path], shapes: Mapping) -> dict:
-    """The arrays as nested dicts; ``faults`` must have found none.
+    """The parameters as nested dicts; ``faults`` of the same arguments must be empty.
 
     Args:
         state_dict: torch name -> array.
-        places: torch name -> path.
-        shapes: path -> shape and dtype.
+        places: torch name -> path of the parameter.
+        shapes: path -> shape and dtype of the parameter.
     """
-    found = {path: _value(name, path, state_dict[name]) for name, path in places.items()}
-    return unflatten_dict({path: np.asarray(found[path], leaf.dtype) for path, leaf in shapes.items()})
+    values = {path: _value(name, path, state_dict[name]) for name, path in places.items()}
+    return unflatten_dict({path: np.asarray(values[path], leaf.dtype) for path, leaf in shapes.items()})
 
 
 def parameter_shapes(target: Algorithm | Policy) -> tuple[Policy, dict[Path, jax.ShapeDtypeStruct]]:
-    """The policy, and shape and dtype of its parameters by path below ``params``."""
+    """The policy, and path below ``params`` -> shape and dtype of the parameter.
+
+    Raises:
+        ValueError: the policy has no ``actor_obs`` or ``critic_obs``.
+    """
     if isinstance(target, Algorithm):
         policy, groups = target.policy, target.groups
     else:
         policy, groups = target, {"actor": target.actor_obs, "critic": target.critic_obs}
     if None in groups.values():
-        raise ValueError("the policy does not know its observations: actor_obs and critic_obs are needed")
+        raise ValueError("the layout of the policy's observations is unknown: actor_obs and critic_obs are needed")
     obs = {name: jax.ShapeDtypeStruct((1, segments.size), jnp.float32) for name, segments in groups.items()}
 
     def init(obs):
@@ -70,7 +74,7 @@ def parameter_shapes(target: Algorithm | Policy) -> tuple[Policy, dict[Path, jax
 
 
 def locate(state_dict: Mapping[str, np.ndarray], policy: Policy) -> dict[str, Path | None]:
-    """Torch name -> path of the policy's parameter, None if it means nothing here."""
+    """Torch name -> path of the policy's parameter; None if the name is unknown."""
     own = LOG_STD if policy.log_std else STD
     arrays = {name: value for name, value in state_dict.items() if isinstance(value, np.ndarray)}
     places = {name: own if path in (STD, LOG_STD) else path for name, path in torch_names.paths(arrays).items()}
@@ -88,7 +92,7 @@ def _value(name: str, path: Path, value: np.ndarray) -> np.ndarray:
 def faults(
     state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapping, owner: str = "the policy"
 ) -> list[str]:
-    """A line for everything that keeps the arrays from being the parameters of ``owner``; see ``arrange``."""
+    """One line for every mismatch between the arrays and the parameters of ``owner``; arguments as in ``arrange``."""
     lines, taken = [], {}
     for name, path in places.items():
         value = state_dict[name]

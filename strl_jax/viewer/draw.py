@@ -1,6 +1,7 @@
-"""A process of its own that draws frames with MuJoCo and encodes them: OpenGL's library is chosen at its start.
+"""Separate process that renders frames with MuJoCo and encodes them as a video.
 
-``python -m strl_jax.viewer.draw`` alone only tries whether OpenGL works.
+It is separate because the OpenGL library can only be chosen when a process starts.
+Without arguments ``python -m strl_jax.viewer.draw`` only tests whether OpenGL works.
 """
 
 import os
@@ -13,11 +14,11 @@ import numpy as np
 
 SIZE = (800, 450)  # pixels
 COMMANDED, MEASURED = (0.1, 0.35, 0.95, 1.0), (0.1, 0.7, 0.25, 1.0)
-PER_SPEED = 0.5  # m of an arrow for each m/s
+ARROW_SCALE = 0.5  # m of an arrow per m/s
 
 
 def try_out() -> None:
-    """Draws a ball; raises whatever OpenGL does if it does not work."""
+    """Renders a sphere. If OpenGL does not work, its exception is raised, of any type."""
     model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
     with mujoco.Renderer(model, 8, 8) as renderer:
         renderer.update_scene(mujoco.MjData(model))
@@ -25,10 +26,13 @@ def try_out() -> None:
 
 
 def encode(model: mujoco.MjModel, trace: dict, fps: Fraction, path: Path) -> None:
-    """The frames of ``qpos [T, nq]`` as an MP4, with arrows for a robot's velocities.
+    """Renders a trace and writes it as an MP4, with arrows for the velocities of a legged robot.
 
     Args:
-        trace: ``qpos`` and, of a robot, ``command`` and ``velocity`` ``[T, 3]``.
+        model: the model.
+        trace: ``qpos [T, nq]`` and, for a legged robot, ``command`` and ``velocity`` ``[T, 3]``.
+        fps: frames per second; each step of the trace is one frame.
+        path: file of the video.
     """
     import av  # of the extra ``play``
 
@@ -44,7 +48,7 @@ def encode(model: mujoco.MjModel, trace: dict, fps: Fraction, path: Path) -> Non
 
 
 def frames(model: mujoco.MjModel, renderer: mujoco.Renderer, trace: dict):
-    """Each frame ``[H, W, 3]``, the camera follows the first body that moves."""
+    """Yields the frames ``uint8[H, W, 3]``; the camera follows the body of the first joint."""
     data, camera, body = mujoco.MjData(model), mujoco.MjvCamera(), moving_body(model)
     camera.azimuth, camera.elevation = 130.0, -18.0
     for index, qpos in enumerate(trace["qpos"]):
@@ -53,9 +57,11 @@ def frames(model: mujoco.MjModel, renderer: mujoco.Renderer, trace: dict):
         if index == 0:
             reach = reach_of(model, data, body)
             camera.distance = 3.6 * reach
-            model.stat.extent = max(2.0, 2 * reach)  # by which near and far planes, haze and shadows go
+            model.stat.extent = max(2.0, 2 * reach)  # sets near and far planes, haze and shadows
             camera.lookat[:] = data.subtree_com[body]
-        camera.lookat[:] += 0.2 * (data.subtree_com[body] - camera.lookat)  # no shaking with every step
+        camera.lookat[:] += 0.2 * (
+            data.subtree_com[body] - camera.lookat
+        )  # smoothed, so that the camera does not shake
         renderer.update_scene(data, camera)
         if "command" in trace:
             _add_arrows(
@@ -66,25 +72,25 @@ def frames(model: mujoco.MjModel, renderer: mujoco.Renderer, trace: dict):
 
 
 def moving_body(model: mujoco.MjModel) -> int:
-    """The body of the first joint, or the first one."""
+    """Index of the body of the first joint; without joints, of the first body."""
     return int(model.jnt_bodyid[0]) if model.njnt else min(1, model.nbody - 1)
 
 
 def reach_of(model: mujoco.MjModel, data: mujoco.MjData, body: int) -> float:
-    """Distance from the tree's centre to the farthest end of its geoms, m."""
-    own = model.body_rootid[model.geom_bodyid] == model.body_rootid[body]
-    far = np.linalg.norm(data.geom_xpos[own] - data.subtree_com[body], axis=1) + model.geom_rbound[own]
-    return float(far.max(initial=0.3))
+    """Distance from the centre of mass of the body's subtree to the farthest geom of its kinematic tree, m."""
+    in_tree = model.body_rootid[model.geom_bodyid] == model.body_rootid[body]
+    distance = np.linalg.norm(data.geom_xpos[in_tree] - data.subtree_com[body], axis=1) + model.geom_rbound[in_tree]
+    return float(distance.max(initial=0.3))
 
 
-def _add_arrows(scene, place, turn, command, velocity) -> None:
-    """Planar velocities as arrows over the robot: blue the command, green what it does."""
-    yaw = np.arctan2(turn[3], turn[0])
+def _add_arrows(scene, position, rotation, command, velocity) -> None:
+    """Planar velocities as arrows above the robot: the commanded one blue, the measured one green."""
+    yaw = np.arctan2(rotation[3], rotation[0])
     for vector, colour, height in ((command, COMMANDED, 0.3), (velocity, MEASURED, 0.26)):
         if scene.ngeom >= scene.maxgeom or np.hypot(*vector[:2]) < 0.02:
             continue
-        start = place + np.array([0, 0, height])
-        x, y = PER_SPEED * np.asarray(vector[:2], float)
+        start = position + np.array([0, 0, height])
+        x, y = ARROW_SCALE * np.asarray(vector[:2], float)
         end = start + np.array([np.cos(yaw) * x - np.sin(yaw) * y, np.sin(yaw) * x + np.cos(yaw) * y, 0])
         geom = scene.geoms[scene.ngeom]
         kind = mujoco.mjtGeom.mjGEOM_ARROW
@@ -107,7 +113,10 @@ def _labelled(image: np.ndarray, command, velocity) -> np.ndarray:
 
 
 def main(arguments: list[str]) -> int:
-    """Draws what is in the folder ``arguments[0]``: ``model.mjb``, ``trace.npz``; the video goes to its ``out``."""
+    """Renders ``model.mjb`` and ``trace.npz`` of the folder ``arguments[0]`` and writes the video to its file ``out``.
+
+    Without arguments it only tests OpenGL. Returns the exit code.
+    """
     if not arguments:
         try_out()
         return 0
@@ -122,4 +131,4 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
-    os._exit(code)  # EGL's library fails where Python's exit frees it once more
+    os._exit(code)  # without clean-up: EGL crashes if Python's normal exit frees it a second time

@@ -1,4 +1,4 @@
-"""The policy of a run folder with the environments that it was trained in, or others by overrides."""
+"""Loading of a trained policy and its environments from a run folder, with overrides of the config."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,16 @@ from strl_jax.run_folder.checkpoints import Checkpointer
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run folder holds, ready to act.
+    """A trained policy that is ready to act.
 
     Attributes:
-        config: the run's with the overrides.
-        env: episodes as in training.
-        algorithm, variables, stats: the policy.
-        kind, iteration: of its checkpoint.
+        config: config of the run, with the overrides.
+        env: environments with episodes as in training.
+        algorithm: holds the policy module and its observation groups.
+        variables: Flax variables of the policy.
+        stats: statistics that normalise the observations.
+        kind: kind of the checkpoint: best, last or numbered.
+        iteration: iteration of the checkpoint.
     """
 
     config: Config
@@ -36,42 +39,46 @@ class Trained:
 
 
 def read_config(path: Path, overrides: Sequence[str]) -> tuple[Config, list[str]]:
-    """The config of the run in ``path`` with overrides, of which a mapping changes only what it names.
+    """The config of the run in ``path`` with overrides, and warnings.
+
+    An override of the section ``env`` by a mapping changes only the keys in the mapping.
 
     Raises:
-        ConfigError: no run there, or bad overrides.
+        ConfigError: ``path`` is no run folder, or an override is invalid.
     """
-    return run_dir.read_config(path, [part for text in overrides for part in single(text)])
+    return run_dir.read_config(path, [part for text in overrides for part in _split_override(text)])
 
 
-def single(override: str) -> list[str]:
-    """An override of an environment's section as one for each value in it.
+def _split_override(override: str) -> list[str]:
+    """Splits an override of a section of ``env`` into one override per value; any other is returned unchanged.
 
     Raises:
-        ConfigError: it is no ``section.key=VALUE``.
+        ConfigError: ``override`` is not of the form ``section.key=VALUE``.
     """
     path, value = yaml_file.parse_override(override)
     if path[0] != "env" or not isinstance(value, dict):
         return [override]
-    return [f"{'.'.join(key)}={text}" for key, text in _leaves(path, value)]
+    return [f"{'.'.join(key)}={text}" for key, text in _flatten(path, value)]
 
 
-def _leaves(path: tuple[str, ...], value) -> list[tuple[tuple[str, ...], str]]:
+def _flatten(path: tuple[str, ...], value) -> list[tuple[tuple[str, ...], str]]:
+    """The values in nested mappings as pairs (path, YAML text)."""
     if isinstance(value, dict) and value:
-        return [leaf for key, item in value.items() for leaf in _leaves((*path, str(key)), item)]
+        return [leaf for key, item in value.items() for leaf in _flatten((*path, str(key)), item)]
     return [(path, yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip())]
 
 
 def load(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config, env: EpisodeEnv) -> Trained:
-    """The policy in the first checkpoint ``chosen`` that is whole; warns of those passed over.
+    """Loads the policy of the first undamaged checkpoint in ``chosen``; warns about damaged ones before it.
 
     Args:
-        source: of the run; gave ``chosen``.
-        config, env: the run's with the overrides.
+        source: reader of the checkpoints of the run.
+        chosen: (kind, iteration) of the candidates, in the order of preference.
+        config, env: of the run, with the overrides.
 
     Raises:
-        ConfigError: the policy does not fit the environment.
-        CheckpointError: all are damaged, or it is one of other observations.
+        ConfigError: the policy does not match the environment.
+        CheckpointError: all are damaged, or the policy was trained on other observations.
     """
     algorithm = acting.make_acting(config, env.env)
     kind, iteration, train, _ = read_acting(source, chosen, algorithm, config)

@@ -1,4 +1,4 @@
-"""Where results go: checked before anything runs, and written whole or not at all."""
+"""Output files of ``play``: checks before the run, and writing without partial files."""
 
 import importlib
 import os
@@ -14,10 +14,14 @@ PACKAGES = {"--video": ("av", "PIL"), "--plot": ("matplotlib",)}
 
 
 def check(paths: Mapping[str, Path], run_dir: Path) -> None:
-    """Whether each option's file can be written there, and what it takes is installed; none is the run's own.
+    """Checks that every output file can be written and that the packages for it are installed.
+
+    Args:
+        paths: option -> file.
+        run_dir: run folder, whose own files must not be overwritten.
 
     Raises:
-        ConfigError: one line for each fault.
+        ConfigError: one line per fault.
     """
     faults = [fault for option, path in paths.items() for fault in _faults(option, path, run_dir)]
     if faults:
@@ -27,11 +31,11 @@ def check(paths: Mapping[str, Path], run_dir: Path) -> None:
 def _faults(option: str, path: Path, run_dir: Path) -> list[str]:
     if path.suffix.lower() not in SUFFIXES[option]:
         return [f"{option}: {path} must end in {' or '.join(SUFFIXES[option])}"]
-    what = obstacle(path, run_dir)
-    if what is not None:
-        return [f"{option}: {path} cannot be written: {what}"]
+    reason = obstacle(path, run_dir)
+    if reason is not None:
+        return [f"{option}: {path} cannot be written: {reason}"]
     if not os.access(path.parent, os.W_OK):
-        return [f"{option}: {path} cannot be written: the folder {path.parent} is not to be written in"]
+        return [f"{option}: {path} cannot be written: no permission to write in the folder {path.parent}"]
     for package in PACKAGES.get(option, ()):
         try:
             importlib.import_module(package)
@@ -41,10 +45,10 @@ def _faults(option: str, path: Path, run_dir: Path) -> list[str]:
 
 
 def write(path: Path, make: Callable[[Path], None]) -> None:
-    """``make`` writes a file that then takes the place of ``path``, in one rename; if it fails ``path`` stays.
+    """Calls ``make`` with a temporary file and then renames it to ``path``; if ``make`` fails, ``path`` is unchanged.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: writing fails.
     """
     with replacement(path) as temporary:
         make(temporary)

@@ -1,4 +1,4 @@
-"""One environment's episode as a page that shows it in three dimensions, whole in one file: no network is needed."""
+"""HTML page with a 3D view of one episode, as a single file that needs no network."""
 
 import base64
 import html
@@ -12,19 +12,20 @@ import numpy as np
 from strl_jax.viewer import shapes
 from strl_jax.viewer.draw import moving_body, reach_of
 
-AROUND = 6.0  # m of a height field that are shown on each side of the way
-GROUPS = 3  # geoms of higher groups are hidden, as in MuJoCo's own viewer
+AROUND = 6.0  # m of a height field that are shown around the robot's path
+GROUPS = 3  # geoms of group 3 and above are hidden, as in MuJoCo's viewer
 GROUNDS = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
-PLANE = 100.0  # m from the middle of an endless plane to its edge
+PLANE = 100.0  # m, half of the size at which an infinite plane is drawn
 
 
 def build(model: mujoco.MjModel, trace: Mapping[str, np.ndarray], dt: float, title: str) -> str:
-    """The page.
+    """The text of the page.
 
     Args:
-        model: of ``scene.of``.
-        trace: ``qpos [T, nq]`` and, of a robot, ``command`` and ``velocity`` ``[T, 3]``.
-        dt: seconds of a step.
+        model: result of ``scene.of``.
+        trace: ``qpos [T, nq]`` and, for a legged robot, ``command`` and ``velocity`` ``[T, 3]``.
+        dt: duration of a step, s.
+        title: title of the page, as plain text.
     """
     data, body = mujoco.MjData(model), moving_body(model)
     shown = [g for g in range(model.ngeom) if model.geom_group[g] < GROUPS and _colour(model, g)[3] > 0]
@@ -50,11 +51,11 @@ def build(model: mujoco.MjModel, trace: Mapping[str, np.ndarray], dt: float, tit
 
 
 def _shape(model: mujoco.MjModel, data: mujoco.MjData, geom: int, focus: np.ndarray) -> dict:
-    """Triangles and colour; of what does not move, in the world's frame."""
-    place, turn = data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3)
-    vertices, faces = _surface(model, geom, (focus - place) @ turn)
+    """Triangles and colour of a geom, in its frame or, if it does not move, in the world frame."""
+    position, rotation = data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3)
+    vertices, faces = _surface(model, geom, (focus - position) @ rotation)
     if not model.body_weldid[model.geom_bodyid[geom]]:
-        vertices = vertices @ turn.T + place
+        vertices = vertices @ rotation.T + position
     return {
         "vertices": _packed(vertices, np.float32),
         "faces": _packed(faces, np.uint32),
@@ -63,10 +64,10 @@ def _shape(model: mujoco.MjModel, data: mujoco.MjData, geom: int, focus: np.ndar
     }
 
 
-def _surface(model: mujoco.MjModel, geom: int, way: np.ndarray) -> shapes.Triangles:
-    """Triangles in the geom's frame, of ground only what is near ``way [T, 3]`` in it."""
+def _surface(model: mujoco.MjModel, geom: int, path: np.ndarray) -> shapes.Triangles:
+    """Triangles in the geom's frame; a height field is cropped to the part around ``path [T, 3]`` in that frame."""
     if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_HFIELD:
-        return shapes.height_field(model, geom, way.min(axis=0)[:2] - AROUND, way.max(axis=0)[:2] + AROUND)
+        return shapes.height_field(model, geom, path.min(axis=0)[:2] - AROUND, path.max(axis=0)[:2] + AROUND)
     if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
         x, y = (size or PLANE for size in model.geom_size[geom, :2])
         return np.array([[-x, -y, 0], [x, -y, 0], [x, y, 0], [-x, y, 0]]), np.array([[0, 1, 2], [0, 2, 3]])
@@ -79,5 +80,5 @@ def _colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
 
 
 def _packed(array: np.ndarray, kind: type) -> str:
-    """Numbers in base64, little end first."""
+    """The array as little-endian numbers of type ``kind``, in base64."""
     return base64.b64encode(np.ascontiguousarray(array, np.dtype(kind).newbyteorder("<")).tobytes()).decode()

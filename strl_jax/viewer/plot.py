@@ -1,4 +1,4 @@
-"""One environment's episode over time as a figure."""
+"""Figure of one episode over time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,32 +9,33 @@ AXES = ("vx, m/s", "vy, m/s", "yaw rate, rad/s")
 
 
 def draw(path: Path, form: str, trace: Mapping[str, np.ndarray], dt: float, joints: Sequence[str], feet: Sequence[str]):
-    """Draws an episode into a file.
+    """Draws an episode and saves the figure.
 
     Args:
-        path: where.
+        path: file of the figure.
         form: ``png``, ``pdf`` or ``svg``.
-        trace: as in ``Roll``; with a robot's record there are velocities, torques and contacts, without it
-            rewards and actions.
-        dt: seconds of a step.
-        joints, feet: names.
+        trace: see ``Roll.trace``. For a legged robot the figure shows velocities, torques and contacts, for any
+            other environment rewards and actions.
+        dt: duration of a step, s.
+        joints, feet: names of the joints and feet of a legged robot, otherwise empty.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: writing fails.
     """
     from matplotlib.figure import Figure  # of the extra ``play``
 
     time = dt * np.arange(1, len(trace["reward"]) + 1)
     figure = Figure(figsize=(15, 12 if "command" in trace else 6), layout="constrained")
     if "command" in trace:
-        _robot(figure, time, trace, joints, feet)
+        _draw_robot(figure, time, trace, joints, feet)
     else:
-        _any(figure, time, trace)
+        _draw_reward(figure, time, trace)
     figure.axes[-1].set_xlabel("time, s")
     figure.savefig(path, format=form, dpi=120)
 
 
-def _robot(figure, time, trace, joints, feet) -> None:
+def _draw_robot(figure, time, trace, joints, feet) -> None:
+    """Commanded and measured velocities, torques and contacts, one below the other."""
     heights = [1, 1, 1, 1.6, 0.9]
     axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights})
     for index, (axis, name) in enumerate(zip(axes, AXES, strict=False)):
@@ -50,11 +51,11 @@ def _robot(figure, time, trace, joints, feet) -> None:
     axes[3].set_ylabel("torque, Nm")
     axes[3].legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small")
     axes[3].grid(alpha=0.3)
-    _gait(axes[4], time, trace["contact"], feet)
+    _draw_gait(axes[4], time, trace["contact"], feet)
 
 
-def _gait(axis, time, contact, feet) -> None:
-    """A bar for every time that a foot is on the ground, one row for each foot."""
+def _draw_gait(axis, time, contact, feet) -> None:
+    """Gait diagram: a bar for every stance phase, one row per foot."""
     step = time[0]  # the first step ends at dt
     for row, name in enumerate(feet):
         spans = [(time[begin] - step, (end - begin) * step) for begin, end in stances(contact[:, row])]
@@ -65,12 +66,13 @@ def _gait(axis, time, contact, feet) -> None:
 
 
 def stances(contact: np.ndarray) -> list[tuple[int, int]]:
-    """First step and the one after the last of each run of true in ``bool[T]``."""
+    """Stance phases in ``contact bool[T]``: (first step, last step + 1) of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], contact.astype(int), [0]])))
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
 
 
-def _any(figure, time, trace) -> None:
+def _draw_reward(figure, time, trace) -> None:
+    """Reward and actions, one below the other."""
     reward, action = figure.subplots(2, 1, sharex=True)
     reward.plot(time, trace["reward"], lw=1.0)
     reward.set_ylabel("reward")

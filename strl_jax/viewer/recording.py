@@ -1,4 +1,4 @@
-"""Environments that also tell what each step showed, and robots that follow given commands."""
+"""Environments for playback: they record every step, and robots can follow given commands."""
 
 import copy
 from collections.abc import Callable
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from strl_jax.envs.base import Env
 from strl_jax.types import Array, EnvState
 
-SHOWN = "shown"  # the name in the extras
+STEP_RECORD = "step_record"  # name in the extras
 
 
-class Recording(Env):
-    """``env``, whose steps put what they showed into ``extras["shown"]``: name -> ``[B, ...]``.
+class RecordedEnv(Env):
+    """``env`` whose steps store a record in their extras, under ``STEP_RECORD``: name -> ``[B, ...]``.
 
-    Of an environment with ``recorded`` it is all of its record; of one on MuJoCo ``qpos``.
+    The record of a legged environment is that of its method ``recorded``; of another
+    environment on MuJoCo it is ``qpos``; otherwise it is empty.
     """
 
     def __init__(self, env: Env):
@@ -22,29 +23,29 @@ class Recording(Env):
         self.merge, self.finite, self.scores = env.merge, env.finite, env.scores
 
     def reset(self, key: Array) -> EnvState:
-        """As ``env``."""
+        """See ``Env``."""
         return self.env.reset(key)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        """As ``env``, with other extras."""
-        if records(self.env):
+        """See ``Env``; the record replaces the extras."""
+        if can_record(self.env):
             after, record = self.env.recorded(state, action)
-            return after.replace(extras={SHOWN: dict(vars(record))})
+            return after.replace(extras={STEP_RECORD: dict(vars(record))})
         after, positions = self.env.step(state, action), positions_of(self.env)
-        return after.replace(extras={SHOWN: {} if positions is None else {"qpos": positions(after)}})
+        return after.replace(extras={STEP_RECORD: {} if positions is None else {"qpos": positions(after)}})
 
 
-class CommandedRecording(Recording):
-    """Robots of a legged environment that follow one command each for all of their episode.
+class CommandedEnv(RecordedEnv):
+    """A legged environment whose robots each follow one given command for the whole episode.
 
     Args:
         env: the environment.
-        commands: ``[B, 3]``, m/s, m/s and rad/s.
-        steps: no episode is longer.
+        commands: vx, vy and yaw rate of each robot, ``[B, 3]``, m/s, m/s and rad/s.
+        steps: largest number of steps of an episode.
     """
 
     def __init__(self, env: Env, commands: Array, steps: int):
-        unit = dict.fromkeys(("lin_vel_x", "lin_vel_y", "ang_vel_yaw"), (0.0, 1.0))  # a draw is its command
+        unit = dict.fromkeys(("lin_vel_x", "lin_vel_y", "ang_vel_yaw"), (0.0, 1.0))  # a draw in [0, 1] is its command
         changes = {
             "ranges": env.config.commands.ranges.model_copy(update=unit),
             "heading_command": False,
@@ -53,24 +54,24 @@ class CommandedRecording(Recording):
             "curriculum": False,
             "resampling_time": 2 * steps * env.dt,
         }
-        other = copy.copy(env)  # with the traces of this one
+        other = copy.copy(env)  # a shallow copy shares the jitted functions and their traces
         other.config = env.config.model_copy(update={"commands": env.config.commands.model_copy(update=changes)})
         super().__init__(other)
         self._commands = commands
 
     def reset(self, key: Array) -> EnvState:
-        """Fresh robots for ``key[B]``, each with its command."""
+        """Robots in their initial states, drawn with ``key[B]``, each with its command."""
         state = self.env.reset(key)
         drawn = state.physics.command.at[:, :3].set(self._commands)
         physics = state.physics.replace(command=drawn)
         return state.replace(physics=physics, obs=self.env.observe(physics))
 
 
-def records(env: Env) -> bool:
-    """Whether the environment is a robot with commands, which tells what its steps showed."""
+def can_record(env: Env) -> bool:
+    """Whether this is a legged environment: its robots follow commands, and ``recorded`` returns a record."""
     return hasattr(env, "recorded")
 
 
 def positions_of(env: Env) -> Callable[[EnvState], Array] | None:
-    """``state -> qpos[B, nq]`` of an adapter's environment on MuJoCo; None for any other."""
+    """``state -> qpos[B, nq]`` for an adapter of a simulator on MuJoCo; None for any other environment."""
     return getattr(env, "positions", None)

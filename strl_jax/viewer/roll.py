@@ -1,4 +1,4 @@
-"""Whole episodes of a policy as one compiled program, with all that environment 0 showed."""
+"""Whole episodes of a policy as one compiled program, with a trace of environment 0."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,22 +12,22 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners.evaluation import Evaluation, advance, begin, goes_on, summarize
 from strl_jax.types import Array
-from strl_jax.viewer.recording import SHOWN, CommandedRecording, Recording, records
+from strl_jax.viewer.recording import STEP_RECORD, CommandedEnv, RecordedEnv, can_record
 
-LONGEST = 100_000  # steps of environment 0 that are kept
-SETTLED = 1.0  # s after which a robot's velocity counts as the one that it has found
+MAX_TRACE = 100_000  # steps of environment 0 in the trace
+SETTLING_TIME = 1.0  # s at the beginning of an episode that the mean velocity leaves out
 
 
 @dataclass(frozen=True)
 class Roll:
-    """Episodes, one of each environment.
+    """Results of one episode in each environment.
 
     Attributes:
-        numbers: those of ``evaluation.summarize``; of each group ``[G]`` if the episodes are in groups.
-        velocity: ``[G, 3]``, mean velocity of each group's robots after the first second; NaN: none got so far,
-            or the environment has no robots.
-        trace: of environment 0 up to its end, or its first 100000 steps, name -> ``[T, ...]``: ``reward``,
-            ``action`` and what its steps showed.
+        numbers: the result of ``evaluation.summarize``; values are ``[G]`` if there are groups.
+        velocity: mean vx, vy and yaw rate of the robots of each group after the first second, ``[G, 3]``, m/s, m/s
+            and rad/s; NaN if no episode was that long, or if the environment has no robots.
+        trace: the episode of environment 0, at most its first 100000 steps, name -> ``[T, ...]``: ``reward``,
+            ``action`` and the record of its steps, see ``recording``.
     """
 
     numbers: dict[str, np.ndarray]
@@ -36,34 +36,38 @@ class Roll:
 
 
 @struct.dataclass
-class _Moved:
-    """Sums over the first episode after it has settled."""
+class _VelocitySums:
+    """Sums over the first episode of each environment, after the settling time."""
 
-    velocity: Array  # [B, 3]
-    steps: Array  # [B]
+    velocity: Array  # [B, 3], sum of vx, vy and yaw rate
+    steps: Array  # [B], number of steps
 
 
 def make_roll(
     env: EpisodeEnv, algorithm: Algorithm, num_envs: int, groups: int | None = None
 ) -> Callable[[dict, dict, Array, Array | None], Roll]:
-    """``(variables, stats, key, commands) -> Roll``: the episodes of ``evaluation.make_evaluate`` for the same key.
+    """Compiles ``(variables, stats, key, commands) -> Roll``.
+
+    With the same key, and commands of None, the episodes are those of ``evaluation.make_evaluate``.
+    ``commands`` is ``[num_envs, 3]`` for legged robots; None: commands are drawn as in training.
 
     Args:
-        env: its ``episode_length`` is the time limit.
-        num_envs: environments, each one episode.
-        groups: summarise so many groups of them, one after the other, by themselves; None: all of them as one.
-
-    ``commands`` is ``[num_envs, 3]`` for legged robots; None: they are those of training.
+        env: episodes; ``episode_length`` is the time limit.
+        algorithm: the policy, its observation groups and normalisers.
+        num_envs: number of environments; each runs one episode.
+        groups: number of groups of equal size, consecutive in the environment axis, each with its own summary;
+            None: one summary of all environments.
     """
-    fair = env.evaluated()
-    scores = fair.env.scores
+    evaluated = env.evaluated()
+    scores = evaluated.env.scores
 
     @jax.jit
     def run(variables: dict, stats: dict, key: Array, commands: Array | None):
-        inner = Recording(fair.env) if commands is None else CommandedRecording(fair.env, commands, env.episode_length)
+        inner = evaluated.env
+        recorded = RecordedEnv(inner) if commands is None else CommandedEnv(inner, commands, env.episode_length)
         keys = jax.random.split(key, num_envs)
-        loop, moved, trace = _episodes(replace(fair, env=inner), algorithm, variables, stats, keys)
-        parts = (loop.sums, loop.valid, loop.survived, moved)
+        loop, sums, trace = _episodes(replace(evaluated, env=recorded), algorithm, variables, stats, keys)
+        parts = (loop.sums, loop.valid, loop.survived, sums)
         grouped = jax.tree.map(lambda x: x.reshape(groups or 1, -1, *x.shape[1:]), parts)
         numbers = jax.vmap(lambda *part: summarize(*part, scores=scores, axis_name=None))(*grouped[:3])
         velocity = grouped[3].velocity.sum(1) / grouped[3].steps.sum(1)[:, None]
@@ -78,25 +82,29 @@ def make_roll(
 
 
 def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dict, key: Array):
-    """The loop's end, the sums of what moved, and environment 0's steps ``[T, ...]``; see ``first_episodes``."""
-    start, robots = begin(env, algorithm, key), records(env.env.env)
+    """Runs the first episode of all environments: final loop state, velocity sums, trace of environment 0 ``[T, ...]``.
+
+    The loop is that of ``evaluation.first_episodes``, and also records the trace.
+    """
+    start, has_robots = begin(env, algorithm, key), can_record(env.env.env)
     pool, batch = start.env.env, key.shape[0]
 
-    def step(loop: Evaluation, moved: _Moved):
+    def step(loop: Evaluation, sums: _VelocitySums):
         after, timestep, mean = advance(env, algorithm, variables, stats, pool, loop)
-        shown = timestep.extras[SHOWN]
-        if robots:
-            counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLED)
-            moved = _Moved(moved.velocity + jnp.where(counts[:, None], shown["velocity"], 0.0), moved.steps + counts)
-        return after, moved, jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **shown})
+        record = timestep.extras[STEP_RECORD]
+        if has_robots:
+            counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLING_TIME)
+            velocity = sums.velocity + jnp.where(counts[:, None], record["velocity"], 0.0)
+            sums = _VelocitySums(velocity, sums.steps + counts)
+        return after, sums, jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **record})
 
-    def write(carry):
-        loop, moved, trace = carry
-        after, moved, of_first = step(loop, moved)
-        rows = jax.tree.map(lambda rows, row: rows.at[loop.step].set(row, mode="drop"), trace, of_first)
-        return after, moved, rows
+    def record_step(carry):
+        loop, sums, trace = carry
+        after, sums, row = step(loop, sums)
+        trace = jax.tree.map(lambda rows, row: rows.at[loop.step].set(row, mode="drop"), trace, row)
+        return after, sums, trace
 
-    moved = _Moved(jnp.zeros((batch, 3)), jnp.zeros(batch))
-    length = min(env.episode_length, LONGEST)
-    trace = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), jax.eval_shape(step, start, moved)[2])
-    return jax.lax.while_loop(lambda carry: goes_on(env, carry[0]), write, (start, moved, trace))
+    sums = _VelocitySums(jnp.zeros((batch, 3)), jnp.zeros(batch))
+    length = min(env.episode_length, MAX_TRACE)
+    trace = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), jax.eval_shape(step, start, sums)[2])
+    return jax.lax.while_loop(lambda carry: goes_on(env, carry[0]), record_step, (start, sums, trace))

@@ -1,4 +1,4 @@
-"""MuJoCo models to look at: the robot with ground, light and sky."""
+"""MuJoCo models for rendering: the robot with ground, light and sky."""
 
 from dataclasses import replace
 
@@ -8,41 +8,41 @@ import numpy as np
 from strl_jax.envs.base import Env
 from strl_jax.envs.legged import mjcf
 from strl_jax.envs.legged.terrain.heights import Terrain
-from strl_jax.viewer.recording import records
+from strl_jax.viewer import shapes
+from strl_jax.viewer.recording import can_record
 
 FLOOR, SKY, GROUND = "strl_jax_floor", "strl_jax_sky", "strl_jax_hfield"
 THICKNESS = 0.1  # m of ground under the lowest point of a height field
-AROUND = 12.0  # m of a terrain on each side of the way: software draws the whole for a second in every frame
+MARGIN = 12.0  # m of terrain around the path: software rendering of a whole terrain takes a second per frame
 
 
 def of(env: Env, qpos: np.ndarray) -> mujoco.MjModel | None:
-    """The model to show the steps ``qpos [T, nq]`` of an environment with; None if it has none.
+    """The model for rendering the states ``qpos [T, nq]`` of an environment; None if there is no MuJoCo model.
 
-    Of a terrain it has the part about the way.
+    A terrain is cropped to the part around the robot's path.
     """
-    if not records(env):
+    if not can_record(env):
         return getattr(env, "mj_model", None)
     terrain = env.terrain
-    return dressed(env.config.robot.path, terrain if terrain is None else _around(terrain, qpos[:, :2]))
+    return dressed(env.config.robot.path, terrain if terrain is None else _crop(terrain, qpos[:, :2]))
 
 
-def _around(terrain: Terrain, way: np.ndarray) -> Terrain:
-    """The ground about the places ``[T, 2]``, at least one cell of it."""
-    way = way[np.isfinite(way).all(axis=1)]
-    if not len(way):
+def _crop(terrain: Terrain, path: np.ndarray) -> Terrain:
+    """The terrain around the points ``path [T, 2]``, at least one cell; points that are not finite are ignored."""
+    path = path[np.isfinite(path).all(axis=1)]
+    if not len(path):
         return terrain
-    corner, most = np.asarray(terrain.corner), np.array(terrain.heights.shape) - 1
-    low = np.clip(np.floor((way.min(axis=0) - AROUND - corner) / terrain.cell), 0, most - 1).astype(int)
-    high = np.clip(np.ceil((way.max(axis=0) + AROUND - corner) / terrain.cell), low + 1, most).astype(int)
-    heights = terrain.heights[low[0] : high[0] + 1, low[1] : high[1] + 1]
-    return replace(terrain, heights=heights, corner=tuple((corner + terrain.cell * low).tolist()))
+    axes = [start + terrain.cell * np.arange(n) for start, n in zip(terrain.corner, terrain.heights.shape, strict=True)]
+    x, y = map(shapes.enclosing_nodes, axes, path.min(axis=0) - MARGIN, path.max(axis=0) + MARGIN)
+    corner = (float(axes[0][x.start]), float(axes[1][y.start]))
+    return replace(terrain, heights=terrain.heights[x, y], corner=corner)
 
 
 def dressed(path: str | None, terrain: Terrain | None = None) -> mujoco.MjModel:
-    """A robot on a chequered floor, or on a terrain, under a light that follows it.
+    """A robot on a chequered floor or on a terrain, with sky and with a light that follows the robot.
 
     Args:
-        path: MJCF; None: our own quadruped. Its own ground, a plane, is taken away.
+        path: MJCF file; None: the built-in quadruped. Planes of the file are removed.
         terrain: None: flat ground at height 0.
     """
     spec = mjcf.read(path)
@@ -95,7 +95,7 @@ def _add_terrain(spec: mujoco.MjSpec, terrain: Terrain) -> None:
     half = terrain.cell * (np.array(heights.shape) - 1) / 2
     spec.add_hfield(
         name=GROUND,
-        nrow=heights.shape[1],  # rows of a height field lie along y
+        nrow=heights.shape[1],  # the rows of a MuJoCo height field are along y
         ncol=heights.shape[0],
         size=[half[0], half[1], rise, THICKNESS],
         userdata=((heights.T - low) / rise).ravel(),

@@ -1,15 +1,15 @@
-"""Geoms of a MuJoCo model as triangles."""
+"""Triangle meshes of the geoms of a MuJoCo model."""
 
 import mujoco
 import numpy as np
 
-AROUND, ALONG = 24, 12  # faces of what is round
+AROUND, ALONG = 24, 12  # number of faces around the axis and along the axis of round geoms
 GEOM = mujoco.mjtGeom
 Triangles = tuple[np.ndarray, np.ndarray]  # vertices [V, 3] in the geom's frame, faces [N, 3]
 
 
 def triangles(model: mujoco.MjModel, geom: int) -> Triangles | None:
-    """A geom's surface; None for a plane, a height field and kinds that have none."""
+    """Surface of a geom; None for planes, height fields and types without a surface."""
     kind, size = model.geom_type[geom], model.geom_size[geom]
     if kind == GEOM.mjGEOM_SPHERE:
         return _ball(np.full(3, size[0]), 0.0)
@@ -25,29 +25,36 @@ def triangles(model: mujoco.MjModel, geom: int) -> Triangles | None:
 
 
 def height_field(model: mujoco.MjModel, geom: int, low: np.ndarray, high: np.ndarray) -> Triangles:
-    """The part of a height field between two places ``[2]`` in its geom's frame, at least one cell of it."""
+    """The part of a height field that contains the rectangle from ``low [2]`` to ``high [2]``, at least one cell.
+
+    Args:
+        model: the model.
+        geom: index of a geom of type height field.
+        low, high: corners of the rectangle in the geom's frame, m.
+    """
     field = model.geom_dataid[geom]
     rows, columns, first = model.hfield_nrow[field], model.hfield_ncol[field], model.hfield_adr[field]
     half, rise = model.hfield_size[field, :2], model.hfield_size[field, 2]
     heights = rise * model.hfield_data[first : first + rows * columns].reshape(rows, columns)
     x, y = np.linspace(-half[0], half[0], columns), np.linspace(-half[1], half[1], rows)
-    i, j = (_part(axis, low[k], high[k]) for k, axis in enumerate((x, y)))
+    i, j = map(enclosing_nodes, (x, y), low, high)
     grid = np.stack(np.meshgrid(x[i], y[j]), axis=-1)
     vertices = np.concatenate([grid, heights[j, i][..., None]], axis=-1)
     return vertices.reshape(-1, 3), _grid_faces(*vertices.shape[:2])
 
 
-def _part(axis: np.ndarray, low: float, high: float) -> slice:
-    begin = int(np.clip(np.searchsorted(axis, low) - 1, 0, len(axis) - 2))
+def enclosing_nodes(axis: np.ndarray, low: float, high: float) -> slice:
+    """The nodes of a grid axis ``[n]``, in ascending order, that enclose [low, high]; at least two nodes."""
+    begin = int(np.clip(np.searchsorted(axis, low, side="right") - 1, 0, len(axis) - 2))
     return slice(begin, int(np.clip(np.searchsorted(axis, high) + 1, begin + 2, len(axis))))
 
 
 def _ball(radii: np.ndarray, half: float) -> Triangles:
-    """An ellipsoid whose halves are ``half`` away from the middle, joined by its equator."""
-    down = np.linspace(
+    """An ellipsoid whose upper and lower halves are moved apart by ``half`` each and joined by a cylinder."""
+    angles = np.linspace(
         0, np.pi, ALONG + 2 - ALONG % 2
-    )  # an even number of rings: none on the equator but both beside it
-    rings = np.sort(np.concatenate([down, [np.pi / 2, np.pi / 2]]))
+    )  # from pole to pole; an even number has no ring at the equator
+    rings = np.sort(np.concatenate([angles, [np.pi / 2, np.pi / 2]]))  # both halves get a ring at the equator
     shift = np.where(np.arange(len(rings)) < len(rings) // 2, half, -half)
     around = np.linspace(0, 2 * np.pi, AROUND + 1)
     ring, turn = np.meshgrid(rings, around, indexing="ij")

@@ -1,4 +1,4 @@
-"""Numbers of episodes for people to read: all of one policy, and one row for each command."""
+"""Tables of evaluation results: of the policy, and of each command of a grid."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,35 +8,37 @@ from rich.table import Table
 
 from strl_jax.viewer.roll import Roll
 
-SHARES = (0.5, 1.0)  # of the way from the command nearest to standing to the end of a range
+SHARES = (0.5, 1.0)  # commands on an axis, as fractions of the distance from the base command to the end of the range
 NAMES = ("lin_vel_x", "lin_vel_y", "ang_vel_yaw")
 UNITS = {"tracking_error": "velocity RMSD, m/s", "yaw_error": "yaw rate RMSD, rad/s", "CoT": "cost of transport"}
 MISSING = "-"
 
 
 def trained_ranges(config) -> list[tuple[float, float]]:
-    """Least and greatest vx, vy and yaw rate of a ``CommandsConfig``."""
+    """Ranges (low, high) of vx, vy (m/s) and yaw rate (rad/s) of a ``CommandsConfig``."""
     return [getattr(config.ranges, name) for name in NAMES]
 
 
 def grid(config) -> list[tuple[float, float, float]]:
-    """Commands over the ranges of a ``CommandsConfig``: standing or next to it, and along each axis, half and all.
+    """Commands (vx, vy, yaw rate) over the ranges of a ``CommandsConfig``.
 
-    Those that training never gave are left out: planar ones shorter than ``smallest``.
+    The base command is the one closest to zero in the ranges. The others differ from it on
+    one axis, at ``SHARES`` of the distance to each end of the range. Standing still is added
+    if training has it. Planar velocities up to ``smallest`` do not occur in training, and are left out.
     """
     ranges = trained_ranges(config)
-    middle = tuple(min(max(0.0, low), high) for low, high in ranges)
-    found = [middle] if not config.zero_probability else [(0.0, 0.0, 0.0), middle]
+    base = tuple(min(max(0.0, low), high) for low, high in ranges)
+    commands = [base] if not config.zero_probability else [(0.0, 0.0, 0.0), base]
     for axis, limits in enumerate(ranges):
         for end in reversed(limits):
             for share in SHARES:
-                value = middle[axis] + share * (end - middle[axis])
-                found.append((*middle[:axis], value, *middle[axis + 1 :]))
-    return [row for row in dict.fromkeys(found) if not 0 < math.hypot(*row[:2]) <= config.smallest]
+                value = base[axis] + share * (end - base[axis])
+                commands.append((*base[:axis], value, *base[axis + 1 :]))
+    return [row for row in dict.fromkeys(commands) if not 0 < math.hypot(*row[:2]) <= config.smallest]
 
 
 def outside(command: Sequence[float], config) -> list[str]:
-    """A line for every part of a command that is beyond the range of a ``CommandsConfig``."""
+    """One line for every component of a command that is outside of its range in a ``CommandsConfig``."""
     return [
         f"{name} {value:g} is outside of [{low:g}, {high:g}], the range that the policy was trained in"
         for name, value, (low, high) in zip(NAMES, command, trained_ranges(config), strict=True)
@@ -45,36 +47,38 @@ def outside(command: Sequence[float], config) -> list[str]:
 
 
 def rows(commands: Sequence[Sequence[float]], roll: Roll, episodes: int) -> list[dict]:
-    """One row for each command, JSON-able; what is not known is None.
+    """One row per command, for JSON; a value that could not be measured is None.
 
     Args:
-        roll: of groups, one for each command, of so many ``episodes``.
+        commands: C commands (vx, vy, yaw rate), m/s, m/s and rad/s.
+        roll: result with C groups, one per command.
+        episodes: number of episodes of each group.
     """
     names = {"velocity_rmsd": "metric/tracking_error", "yaw_rmsd": "metric/yaw_error", "cot": "metric/CoT"}
-    found = []
+    result = []
     for index, command in enumerate(commands):
         row = {"command": list(command), "velocity": [known(x) for x in roll.velocity[index]]}
         row |= {key: known(roll.numbers[name][index]) for key, name in names.items()}
-        if not any(command[:2]):  # the cost of a way that is not wanted says nothing
+        if not any(command[:2]):  # cost of transport has no meaning if the robot shall not move
             row["cot"] = None
         row |= {"survival": known(roll.numbers["survival"][index]), "episodes": episodes}
-        found.append(row)
-    return found
+        result.append(row)
+    return result
 
 
 def known(value: float) -> float | None:
-    """A finite number, else None: JSON has no NaN."""
+    """The value if it is finite, otherwise None, because JSON has no NaN."""
     return float(value) if math.isfinite(value) else None
 
 
-def of_commands(found: Sequence[Mapping]) -> Table:
-    """The rows as a table, 78 characters wide."""
+def of_commands(commands: Sequence[Mapping]) -> Table:
+    """Table of the result of ``rows``, 78 characters wide."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="")
     heads = ("command", "", "", "velocity", "", "", "RMSD", "yaw RMSD", "CoT", "survival")
     units = ("m/s", "m/s", "rad/s", "m/s", "m/s", "rad/s", "m/s", "rad/s", "", "")
     for head, unit in zip(heads, units, strict=True):
         table.add_column(f"{head}\n{unit}", justify="right", no_wrap=True)
-    for row in found:
+    for row in commands:
         numbers = [row["velocity_rmsd"], row["yaw_rmsd"], row["cot"]]
         table.add_row(
             *(_number(x, ".2f") for x in (*row["command"], *row["velocity"])),
@@ -85,10 +89,11 @@ def of_commands(found: Sequence[Mapping]) -> Table:
 
 
 def of_policy(numbers: Mapping[str, float], units: Mapping[str, str] = UNITS) -> Table:
-    """Everything that ``evaluation.summarize`` gives.
+    """Table of the result of ``evaluation.summarize``.
 
     Args:
-        units: metric -> what it is called; those come first.
+        numbers: name -> value.
+        units: metric -> title with unit; these metrics come first.
     """
     table = Table(box=None, pad_edge=False)
     for name in ("", "mean", "std", "min", "max"):
@@ -105,7 +110,7 @@ def of_policy(numbers: Mapping[str, float], units: Mapping[str, str] = UNITS) ->
 
 
 def numbers_of(numbers: Mapping[str, np.ndarray]) -> dict[str, float | None]:
-    """The numbers for JSON."""
+    """The numbers for JSON, see ``known``."""
     return {name: known(value) for name, value in numbers.items()}
 
 

@@ -1,4 +1,4 @@
-"""A video of one environment, drawn without a screen."""
+"""Video of one episode, rendered without a display."""
 
 import os
 import subprocess
@@ -14,47 +14,48 @@ import numpy as np
 from strl_jax.config import ConfigError
 
 LIBRARIES = {"egl": "libegl1 and a driver (libgl1-mesa-dri or NVIDIA's)", "osmesa": "libosmesa6"}
-MOST_FPS = 25
+MAX_FPS = 25
 
 
 def find_gl() -> str:
-    """The OpenGL library to draw with: that in MUJOCO_GL, else the first that works.
+    """The OpenGL library for rendering: ``MUJOCO_GL`` if it is set, otherwise the first of ``LIBRARIES`` that works.
 
     Raises:
-        ConfigError: none works; the line says what to install.
+        ConfigError: no library works; the message says what to install.
     """
     chosen = os.environ.get("MUJOCO_GL")
     faults = {}
     for name in [chosen] if chosen else LIBRARIES:
-        done = _run(name)
-        if done.returncode == 0:
+        result = _run(name)
+        if result.returncode == 0:
             return name
-        faults[name] = _last_line(done.stderr)
-    said = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
+        faults[name] = _last_line(result.stderr)
+    reasons = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
     where = f" with MUJOCO_GL={chosen}" if chosen else ""
     packages = " or ".join(LIBRARIES.values())
     raise ConfigError(
-        f"--video: OpenGL draws nothing here{where} ({said}); it takes {packages}: apt install libosmesa6"
+        f"--video: OpenGL does not work here{where} ({reasons}); it needs {packages}: apt install libosmesa6"
     )
 
 
 def stride(dt: float) -> int:
-    """Every how many-th step becomes a frame, so that there are at most 25 in a second."""
-    return max(1, round(1 / (MOST_FPS * dt)))
+    """Number of steps per frame, so that there are at most ``MAX_FPS`` frames per second of ``1 / dt`` steps."""
+    return max(1, round(1 / (MAX_FPS * dt)))
 
 
 def make(path: Path, library: str, model: mujoco.MjModel, trace: Mapping[str, np.ndarray], dt: float) -> None:
-    """Draws an episode in real time into ``path``.
+    """Renders an episode and writes it as an MP4 that plays in real time.
 
     Args:
-        library: of ``find_gl``.
-        model: of ``scene.of``.
-        trace: as in ``Roll``.
-        dt: seconds of a step.
+        path: file of the video.
+        library: result of ``find_gl``.
+        model: result of ``scene.of``.
+        trace: see ``Roll.trace``.
+        dt: duration of a step, s.
 
     Raises:
-        ConfigError: drawing or encoding fails.
-        OSError: the disk refuses.
+        ConfigError: rendering or encoding fails.
+        OSError: writing fails.
     """
     every = stride(dt)
     shown = {name: trace[name][::every] for name in ("qpos", "command", "velocity") if name in trace}
@@ -62,13 +63,14 @@ def make(path: Path, library: str, model: mujoco.MjModel, trace: Mapping[str, np
     with tempfile.TemporaryDirectory(prefix="strl_jax-") as folder:
         mujoco.mj_saveModel(model, str(Path(folder) / "model.mjb"))
         np.savez(Path(folder) / "trace.npz", fps=[fps.numerator, fps.denominator], **shown)
-        done = _run(library, folder)
-        if done.returncode:
-            raise ConfigError(f"--video: it cannot be drawn: {_last_line(done.stderr)}")
+        result = _run(library, folder)
+        if result.returncode:
+            raise ConfigError(f"--video: rendering failed: {_last_line(result.stderr)}")
         path.write_bytes((Path(folder) / "out").read_bytes())
 
 
 def _run(library: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs ``viewer.draw`` in a new process with the given OpenGL library."""
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"MUJOCO_GL": library, "PYTHONPATH": paths}

@@ -70,9 +70,13 @@ class Golden:
 
 def to_flax(weights: dict[str, np.ndarray], dtype=jnp.float32) -> dict:
     """Torch names to the policy's variables; every name must mean something."""
-    found, unknown = torch_names.to_flax(weights)
-    assert not unknown
-    return {"params": nested(found, dtype)}
+    return {"params": nested(by_path(weights, torch_names.paths(weights)), dtype)}
+
+
+def by_path(weights: dict[str, np.ndarray], places: dict) -> dict[tuple[str, ...], np.ndarray]:
+    """Torch weights in our layout by the path of their parameter; ``places`` is torch name -> path."""
+    assert None not in places.values()
+    return {path: torch_names.transposed(path, weights[name]) for name, path in places.items()}
 
 
 def nested(by_path: dict[tuple[str, ...], np.ndarray], dtype) -> dict:

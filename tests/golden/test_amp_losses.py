@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from golden.files import Golden, nested, paths, precision_fixture
+from golden.files import Golden, by_path, nested, paths, precision_fixture
 from strl_jax.algorithms import appo, losses, update
 from strl_jax.algorithms.amp_input import AmpInput
 from strl_jax.algorithms.compat import Compat
@@ -27,7 +27,7 @@ def golden(request):
 
 
 def variables(weights: dict, dtype) -> dict:
-    return {"params": nested(torch_names.discriminator_to_flax(weights), dtype)}
+    return {"params": nested(by_path(weights, torch_names.discriminator_paths(weights)), dtype)}
 
 
 def close(actual, golden, key, tolerance):

@@ -18,7 +18,7 @@ COMMANDS = {"train", "bench", "play"}
 
 # part of the package, or a single file in it -> the parts that it may import, beside itself
 ALLOWED: dict[str, set[str] | frozenset[str]] = {
-    "__init__": set(),
+    "__init__": {"runners"},  # OnPolicyRunner, at its first use
     **dict.fromkeys(SHARED, frozenset()),
     "modules": SHARED,
     "algorithms": SHARED | {"modules", "storage"},
@@ -104,3 +104,18 @@ def test_importing_starts_no_backend(module):
 def test_a_started_backend_is_seen():
     code = "import jax; jax.devices(); from jax._src import xla_bridge; raise SystemExit(len(xla_bridge._backends))"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode > 0
+
+
+def test_the_package_imports_the_runner_at_its_first_use():
+    code = """
+import sys
+import strl_jax
+assert not [name for name in sys.modules if name.startswith("strl_jax.") or name == "jax"], "import strl_jax"
+assert not hasattr(strl_jax, "OnPolicyRuner")
+from strl_jax import OnPolicyRunner
+from jax._src import xla_bridge
+assert OnPolicyRunner is sys.modules["strl_jax.runners.on_policy"].OnPolicyRunner
+assert not xla_bridge._backends, "from strl_jax import OnPolicyRunner"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

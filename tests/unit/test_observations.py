@@ -66,7 +66,7 @@ def test_unknown_component():
 
 
 def test_component_twice():
-    with pytest.raises(ValueError, match="component 'alpha' stands twice"):
+    with pytest.raises(ValueError, match="component 'alpha' is listed twice"):
         Segments.select_from(SHAPES, ["alpha", "beta", "alpha"])
 
 

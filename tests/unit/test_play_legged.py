@@ -17,7 +17,7 @@ from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 from strl_jax.viewer import video
-from strl_jax.viewer.recording import CommandedRecording
+from strl_jax.viewer.recording import CommandedEnv
 
 pytestmark = pytest.mark.slow  # MJX takes a minute to compile
 ENVS, STEPS = 4, 60
@@ -89,7 +89,7 @@ def test_everything_that_can_be_seen(runner, tmp_path, capsys):
 
 def test_robots_see_the_commands_that_they_are_given():
     given = jnp.array([[1.5, 0.0, -0.7], [0.05, -0.1, 0.0]])
-    env = CommandedRecording(LeggedEnv().evaluated(), given, 1000)
+    env = CommandedEnv(LeggedEnv().evaluated(), given, 1000)
     state = jax.jit(env.reset)(jax.random.split(jax.random.key(0), 2))
     # legged_gym's scales: 2 for m/s, 0.25 for rad/s.
     expected = given * jnp.array([2.0, 2.0, 0.25])

@@ -23,7 +23,7 @@ from strl_jax.envs.legged.config import CommandRanges, CommandsConfig, LeggedCon
 from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.types import Array, EnvState
 from strl_jax.viewer import draw, page, plot, scene, shapes, table, video
-from strl_jax.viewer.recording import SHOWN, CommandedRecording
+from strl_jax.viewer.recording import STEP_RECORD, CommandedEnv
 from strl_jax.viewer.roll import Roll, make_roll
 
 DT, STEPS = 0.25, 8
@@ -146,14 +146,14 @@ def test_without_commands_they_are_those_of_training():
 def test_commands_show_in_observations_and_the_rest_stays():
     env = Follower(CONFIG)
     given = jnp.array(COMMANDS)
-    other = CommandedRecording(env, given, STEPS)
+    other = CommandedEnv(env, given, STEPS)
     keys = jax.random.split(jax.random.key(1), 3)
     state = other.reset(keys)
     np.testing.assert_allclose(state.obs["command"], COMMANDS, rtol=1e-6)
     np.testing.assert_array_equal(state.physics.command[:, 3:], env.reset(keys).physics.command[:, 3:])
     assert other.env.config.rewards is env.config.rewards
     assert env.config.commands.heading_command
-    assert set(other.step(state, jnp.zeros((3, 2))).extras[SHOWN]) == {"qpos", "command", "velocity"}
+    assert set(other.step(state, jnp.zeros((3, 2))).extras[STEP_RECORD]) == {"qpos", "command", "velocity"}
 
 
 def test_environment_that_shows_nothing():
@@ -408,6 +408,6 @@ def test_video_shows_the_robot(library, tmp_path):
 
 def test_video_that_fails_is_told(library, tmp_path):
     trace = robot_trace(2) | {"qpos": np.zeros((2, 3))}
-    with pytest.raises(Exception, match="--video: it cannot be drawn: ValueError"):
+    with pytest.raises(Exception, match="--video: rendering failed: ValueError"):
         video.make(tmp_path / "x.mp4", library, scene.dressed(None), trace, 0.02)
     assert list(tmp_path.iterdir()) == []

@@ -48,7 +48,7 @@ def test_a_group_is_everything_in_the_order_of_the_environment():
         ),
         (
             {"env": {"name": "x", "groups": {"critic": ["state", "state"]}}},
-            "env.groups.critic: component 'state' stands twice",
+            "env.groups.critic: component 'state' is listed twice",
         ),
         (
             {"algorithm": {"clip_min_std": [0.1, 0.2]}},

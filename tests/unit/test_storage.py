@@ -147,14 +147,13 @@ def test_looped_returns_of_a_full_ring_are_those_of_its_rows():
 def test_draws_reach_every_valid_entry_and_no_other():
     state = ring.init(5, steps(0, 3))
     drawn = draw(state, jax.random.key(0), number=7)
-    assert replay.num_samples(state) == 0
     assert drawn["obs"]["base"].shape == (7, 2)
     assert not drawn["code"].any()
 
     # Codes start at step 1, so that no valid entry is 0.
     for number, kept in enumerate((range(1, 4), range(2, 7))):
         state = push(state, steps(1 + 3 * number, 3))
-        assert replay.num_samples(state) == len(kept) * B
+        assert state.count.sum() == len(kept) * B
         drawn = draw(state, jax.random.key(number), number=4000)
         found, times = np.unique(drawn["code"], return_counts=True)
         np.testing.assert_array_equal(found, [100 * step + env for step in kept for env in range(B)])

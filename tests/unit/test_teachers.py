@@ -492,8 +492,8 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
         tmp_path / "empty": f"{tmp_path}/empty: no checkpoint; existing checkpoints: none",
         "empty": "empty: no checkpoint; existing checkpoints: none",
         "./empty": "./empty: no checkpoint; existing checkpoints: none",
-        "text.pt": "text.pt: no torch checkpoint: it is no zip archive",
-        "./text.pt": "./text.pt: no torch checkpoint: it is no zip archive",
+        "text.pt": "text.pt: not a torch checkpoint: the file is not a zip archive",
+        "./text.pt": "./text.pt: not a torch checkpoint: the file is not a zip archive",
     }.items():
         code, lines = call(capsys, "--config", write(file, tppo_settings(tmp_path, path)))
         assert (code, lines) == (2, [f"error: {KEY}: {expected}"])

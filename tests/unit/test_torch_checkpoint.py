@@ -150,7 +150,7 @@ def test_code_is_refused_and_not_run(config, tmp_path, capsys):
     code, lines = call(capsys, file, "--config", config, "--out", tmp_path / "out")
     assert code == 2
     assert len(lines) == 1
-    assert re.search(r"^error: .*model_1\.pt: refused: it asks for (posix|nt)\.system, which is no tensor", lines[0])
+    assert re.search(r"^error: .*model_1\.pt: rejected: the file names (posix|nt)\.system;", lines[0])
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "out").exists()
 
@@ -168,17 +168,17 @@ def flip(path: Path) -> None:
 FILES = {
     "cut off": (cut, "damaged: File is not a zip file"),
     "one bit wrong": (flip, "damaged: Bad CRC-32 for file 'model/data/0'"),
-    "text": (lambda path: path.write_text("weights"), "no torch checkpoint: it is no zip archive"),
-    "empty": (lambda path: path.touch(), "no torch checkpoint: it is no zip archive"),
+    "text": (lambda path: path.write_text("weights"), "not a torch checkpoint: the file is not a zip archive"),
+    "empty": (lambda path: path.touch(), "not a torch checkpoint: the file is not a zip archive"),
     "before torch 1.6": (
         lambda path: path.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, 2)),
-        "written in the format of torch before 1.6; load it and save it again with a torch of at least 1.6",
+        "the format is that of torch before 1.6; load and save the file with torch 1.6 or newer",
     ),
     "another zip": (
         lambda path: zipfile.ZipFile(path, "w").writestr("a.txt", "a"),
-        "no torch checkpoint: the zip archive has no data.pkl",
+        "not a torch checkpoint: the zip archive has no data.pkl",
     ),
-    "a list": (lambda path: save(path, [1]), "a checkpoint is a dict; this holds list"),
+    "a list": (lambda path: save(path, [1]), "the file must hold a dict, not list"),
     "no pickle": (lambda path: archive(path, b"\x80\x02}"), "damaged: "),
     "itself in itself": (lambda path: archive(path, b"\x80\x02}q\x00(X\x01\x00\x00\x00ah\x00u."), "damaged: "),
     "attributes": (
@@ -187,7 +187,7 @@ FILES = {
     ),
     "bfloat16": (
         lambda path: archive(path, b"\x80\x02" + tensor("BFloat16", 0, 1, 0, [1], [1]) + b".", [b"ab"]),
-        "it holds bfloat16 tensors; save them as float32, with tensor.float()",
+        "the file holds bfloat16 tensors; save them as float32, with tensor.float()",
     ),
     "beyond its storage": (
         lambda path: archive(path, b"\x80\x02" + tensor("Byte", 0, 2, 1, [2], [1]) + b".", [b"ab"]),
