@@ -231,7 +231,7 @@ def test_no_opengl_is_told_with_what_to_install(monkeypatch):
     monkeypatch.setattr(video, "_run", lambda name: asked.append(name) or Done)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     with pytest.raises(
-        ConfigError, match=r"\(egl: AttributeError: no GL; osmesa: .*\); it takes libegl1 .* libosmesa6"
+        ConfigError, match=r"\(egl: AttributeError: no GL; osmesa: .*\); it needs libegl1 .* libosmesa6"
     ):
         video.find_gl()
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
