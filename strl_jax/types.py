@@ -50,28 +50,28 @@ class TimeStep:
 
 @struct.dataclass
 class StepRecord:
-    """What one step leaves for the end of the rollout; after collecting every leaf has a leading T."""
+    """Record of one step during a rollout; in the collected rollout every leaf has a leading axis T."""
 
     obs: Obs  # [B, ...], before the step
-    action: Array  # [B, A], that the environment received
-    sampled: Array  # [B, A], the policy's own action
+    action: Array  # [B, A], the action that the environment received
+    sampled: Array  # [B, A], the action of the policy, before an act hook replaces it
     mean: Array  # [B, A]
     std: Array  # [B, A]
     reward: Array  # [B], 0 where not valid
     done: Array  # bool[B]
     timeout: Array  # bool[B]
     valid: Array  # bool[B]
-    masks: dict[str, Array]  # stage -> bool[B], where the actor saw its estimate
+    masks: dict[str, Array]  # stage -> bool[B], where the actor read the estimate
     extras: dict[str, Array]  # [B, ...], of the environment and of the act hook
-    terminal_obs: Obs  # [B, ...], after the step and before a reset; only components that something reads
-    metrics: Array  # [B, K], the environment's metrics in the order of their sorted names
-    carry: Any = None  # memories before the step, [B, ...], where a queue needs them
-    stats: Any = None  # statistics that normalised this step, with compat.normalize_while_collecting
+    terminal_obs: Obs  # [B, ...], after the step, before a reset; only components that are needed
+    metrics: Array  # [B, K], metrics of the environment, sorted by name
+    carry: Any = None  # policy carry before the step, leaves [B, ...]; None if no queue needs it
+    stats: Any = None  # statistics that normalised this step; None without compat.normalize_while_collecting
 
 
 @struct.dataclass
 class Transition:
-    """Stored steps of a rollout. While a rollout is collected, one step: without the axis T."""
+    """Steps of a rollout as the learner uses them."""
 
     obs: Obs  # [T, B, ...]
     action: Array  # [T, B, A]

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from strl_jax.envs.base import Env
 from strl_jax.types import Array, EnvState
 
-STEP_RECORD = "step_record"  # name in the extras
+ENV_RECORD = "env_record"  # name in the extras
 
 
 class RecordedEnv(Env):
-    """``env`` whose steps store a record in their extras, under ``STEP_RECORD``: name -> ``[B, ...]``.
+    """``env`` whose steps store a record in their extras, under ``ENV_RECORD``: name -> ``[B, ...]``.
 
     The record of a legged environment is that of its method ``recorded``; of another
     environment on MuJoCo it is ``qpos``; otherwise it is empty.
@@ -30,9 +30,9 @@ class RecordedEnv(Env):
         """See ``Env``; the record replaces the extras."""
         if can_record(self.env):
             after, record = self.env.recorded(state, action)
-            return after.replace(extras={STEP_RECORD: dict(vars(record))})
+            return after.replace(extras={ENV_RECORD: dict(vars(record))})
         after, positions = self.env.step(state, action), positions_of(self.env)
-        return after.replace(extras={STEP_RECORD: {} if positions is None else {"qpos": positions(after)}})
+        return after.replace(extras={ENV_RECORD: {} if positions is None else {"qpos": positions(after)}})
 
 
 class CommandedEnv(RecordedEnv):

@@ -12,7 +12,7 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners.evaluation import Evaluation, advance, begin, goes_on, summarize
 from strl_jax.types import Array
-from strl_jax.viewer.recording import STEP_RECORD, CommandedEnv, RecordedEnv, can_record
+from strl_jax.viewer.recording import ENV_RECORD, CommandedEnv, RecordedEnv, can_record
 
 MAX_TRACE = 100_000  # steps of environment 0 in the trace
 SETTLING_TIME = 1.0  # s at the beginning of an episode that the mean velocity leaves out
@@ -91,7 +91,7 @@ def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dic
 
     def step(loop: Evaluation, sums: _VelocitySums):
         after, timestep, mean = advance(env, algorithm, variables, stats, pool, loop)
-        record = timestep.extras[STEP_RECORD]
+        record = timestep.extras[ENV_RECORD]
         if has_robots:
             counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLING_TIME)
             velocity = sums.velocity + jnp.where(counts[:, None], record["velocity"], 0.0)

@@ -23,7 +23,7 @@ from strl_jax.envs.legged.config import CommandRanges, CommandsConfig, LeggedCon
 from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.types import Array, EnvState
 from strl_jax.viewer import draw, page, plot, scene, shapes, table, video
-from strl_jax.viewer.recording import STEP_RECORD, CommandedEnv
+from strl_jax.viewer.recording import ENV_RECORD, CommandedEnv
 from strl_jax.viewer.roll import Roll, make_roll
 
 DT, STEPS = 0.25, 8
@@ -153,7 +153,7 @@ def test_commands_show_in_observations_and_the_rest_stays():
     np.testing.assert_array_equal(state.physics.command[:, 3:], env.reset(keys).physics.command[:, 3:])
     assert other.env.config.rewards is env.config.rewards
     assert env.config.commands.heading_command
-    assert set(other.step(state, jnp.zeros((3, 2))).extras[STEP_RECORD]) == {"qpos", "command", "velocity"}
+    assert set(other.step(state, jnp.zeros((3, 2))).extras[ENV_RECORD]) == {"qpos", "command", "velocity"}
 
 
 def test_environment_that_shows_nothing():
