@@ -79,7 +79,7 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> 
 
     Physics-only is a scan of the simulator's own step over its own state under random
     actions, with no policy, no resets and no storage. (It is no strict ceiling: an
-    adapter may keep less of the state, see ``envs.live``.)
+    adapter may keep less of the state, see ``envs.live_leaves``.)
 
     Args:
         warmup: iterations before timing.
