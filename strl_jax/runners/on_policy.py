@@ -1,9 +1,9 @@
 """``OnPolicyRunner``: builds a run from its config, trains, evaluates, saves, loads."""
 
-import math
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import jax
@@ -14,11 +14,12 @@ from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble, changed_data
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
-from strl_jax.config import Config, ConfigError, from_dict, to_dict
+from strl_jax.config import Config, ConfigError, from_dict
 from strl_jax.run_folder import checkpoints, errors, layout, run_dir
+from strl_jax.runners import session
+from strl_jax.runners.duties.evaluation import evaluate
+from strl_jax.runners.duties.saving import Saver
 from strl_jax.runners.inference import InferencePolicy
-from strl_jax.runners.log import scalars
-from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.sharding import make_mesh, replicate, replicate_key
@@ -76,12 +77,12 @@ class OnPolicyRunner:
         )
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
-        self._may_write = False
+        self.saver: Saver | None = None
+        self._owns_folder = False
         if log_dir is not None:
             self.open(log_dir)
         self.progress = Progress()
         self.train_state = self.rollout_state = None
-        self.metrics_velrmsd = self.metrics_CoT = math.nan
         self.stopped_by: str | None = None
         source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
         self.repositories: list[str | Path] = [*([source] if (source / ".git").exists() else []), *runner.git_repos]
@@ -90,7 +91,18 @@ class OnPolicyRunner:
         """Writes logs and checkpoints into this run folder from now on."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
-        self._may_write = self.checkpointer.latest("last") is None
+        self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
+        self._owns_folder = self.checkpointer.latest("last") is None
+
+    @property
+    def metrics_velrmsd(self) -> float:
+        """Velocity RMSD of the last evaluation in m/s; NaN if the environment does not report it."""
+        return self.progress.velocity_rmsd
+
+    @property
+    def metrics_CoT(self) -> float:
+        """Cost of transport of the last evaluation; NaN if the environment does not report it."""
+        return self.progress.cost_of_transport
 
     @property
     def steps_per_iteration(self) -> int:
@@ -123,12 +135,12 @@ class OnPolicyRunner:
             init_at_random_ep_len = self.config.runner.init_at_random_ep_len
         if self.log_dir is not None:
             self._claim_folder()
-        Loop(self, num_learning_iterations, init_at_random_ep_len, trial).run()
+        session.train(self, num_learning_iterations, init_at_random_ep_len, trial)
         return self.metrics_velrmsd, self.metrics_CoT
 
     def _claim_folder(self) -> None:
         """The run folder is this run's: with its config, and never one that another run has filled."""
-        if not self._may_write:
+        if not self._owns_folder:
             raise ConfigError(
                 f"{self.log_dir} holds a run of iteration {self.checkpointer.latest('last')}: "
                 "load it to go on with it, or name another folder"
@@ -185,17 +197,7 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        evaluate = self.programs.get("evaluate")
-        key = jax.random.fold_in(jax.random.key(self.config.seed), self.progress.iteration)
-        result = evaluate(self.train_state, replicate_key(key, self.mesh))
-        values = scalars.from_evaluation(jax.device_get(result))
-        self._remember_evaluation(values)
-        return values
-
-    def _remember_evaluation(self, values: dict[str, float]) -> None:
-        self.progress.evaluation = values
-        self.metrics_velrmsd = values.get("Eval/metric/tracking_error", math.nan)
-        self.metrics_CoT = values.get("Eval/metric/CoT", math.nan)
+        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
 
     def save(self, kind: str = "last") -> None:
         """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy).
@@ -205,20 +207,9 @@ class OnPolicyRunner:
             CheckpointError: it cannot be written.
         """
         self._need_states()
-        if self.checkpointer is None:
-            raise RuntimeError("nowhere to save: the runner has no log_dir")
-        state = {"train": self.train_state}
-        if kind == "last":
-            state["rollout"] = self.rollout_state
-        meta = {
-            "progress": self.progress.state(),
-            "config": to_dict(self.config),
-            "layout": layout.layout(self.algorithm),
-            "versions": layout.versions(),
-            "shards": self.mesh.size,
-            "data": self.references,
-        }
-        self.checkpointer.save(kind, self.progress.iteration, state, meta)
+        if self.saver is None:
+            raise RuntimeError("a checkpoint cannot be saved: the runner has no log_dir")
+        self.saver.save(kind, self.progress, self.train_state, self.rollout_state)
 
     def load(
         self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None
@@ -240,13 +231,11 @@ class OnPolicyRunner:
             CheckpointError: nothing there, or of another observation layout.
         """
         own, path = self.checkpointer, Path(path).absolute()
-        mine = own is not None and own.run_dir == path
-        source = own if mine else checkpoints.Checkpointer(path)
+        is_own = own is not None and own.run_dir == path
         everything = load_optimizer and kind == "last"
-        lines = self._load(source, everything, kind, iteration)
-        self._may_write |= mine and everything  # weights alone start a new run, which needs a new folder
-        if not mine:
-            source.close()
+        with nullcontext(own) if is_own else closing(checkpoints.Checkpointer(path)) as source:
+            lines = self._load(source, everything, kind, iteration)
+        self._owns_folder |= is_own and everything  # weights alone start a new run, which needs a new folder
         return lines
 
     def _load(self, source: checkpoints.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
@@ -256,17 +245,13 @@ class OnPolicyRunner:
         candidates = source.candidates((kind,), iteration)
         *_, state, meta = read_fitting(source, candidates, self.algorithm, target, self.config, subset=not everything)
         if not everything:
-            self._take_weights(state["train"])
+            fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
+            self.train_state = fresh.replace(**state["train"])
+            self.progress = Progress()
             return []
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
-        self._remember_evaluation(self.progress.evaluation)
         return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
-
-    def _take_weights(self, loaded) -> None:
-        fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
-        self.train_state = fresh.replace(params=loaded["params"], stats=loaded["stats"])
-        self.progress = Progress()
 
     def get_inference_policy(self) -> InferencePolicy:
         """``policy(obs) -> mean action [B, A]``, with the weights and statistics of this moment.

@@ -6,13 +6,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from strl_jax.algorithms import train_step
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.runners.evaluation import make_evaluate
-from strl_jax.sharding import replicate_key, replicated
+from strl_jax.sharding import replicated
 
 
 class Programs:
@@ -108,24 +107,3 @@ class Programs:
 
     def _key(self):
         return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))
-
-
-def time_update(programs: Programs, train_state, data: dict, repeats: int = 3) -> float:
-    """Seconds of one update on a rollout of the run's size, the least of a few.
-
-    The values do not matter to the time, so they are zeros.
-    """
-    update = programs.get("update")
-    shapes = (programs.rollout_shapes, programs.states[1].memory)
-    rollout, memory = jax.tree.map(
-        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), shapes, update.input_shardings[0][1:3]
-    )
-    key = replicate_key(jax.random.key(0), programs.mesh)
-    seconds = []
-    for _ in range(repeats):
-        state = jax.tree.map(jnp.copy, train_state)  # the program takes over its buffers
-        jax.block_until_ready(state)
-        start = time.perf_counter()
-        jax.block_until_ready(update(state, rollout, memory, data, key))
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

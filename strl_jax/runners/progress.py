@@ -131,6 +131,16 @@ class Progress:
     evaluation: dict[str, float] = field(default_factory=dict)
     report: TimeReport = field(default_factory=TimeReport)
 
+    @property
+    def velocity_rmsd(self) -> float:
+        """Velocity RMSD of the last evaluation in m/s, NaN without one."""
+        return self.evaluation.get("Eval/metric/tracking_error", math.nan)
+
+    @property
+    def cost_of_transport(self) -> float:
+        """Cost of transport of the last evaluation, NaN without one."""
+        return self.evaluation.get("Eval/metric/CoT", math.nan)
+
     def state(self) -> dict:
         """As JSON."""
         return {

@@ -301,10 +301,8 @@ def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
     assert len(cut) > 1
     assert set(cut) == {16.0}  # 4 environments x 4 steps
     told = [line for line in (out + err).splitlines() if line.startswith("warning: iteration")]
-    assert told == [
-        "warning: iteration 1: 16 of 16 steps had NaN, infinity or 1e9 and more and were cut, so nothing was learnt; "
-        "others are in Train/invalid_steps"
-    ]
+    assert len(told) == 1
+    assert re.search(r"iteration 1: 16 of 16 steps .*nothing was learned.*Train/invalid_steps", told[0])
 
 
 def test_real_command(config, tmp_path):
