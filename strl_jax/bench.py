@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted."""
     begin = time.perf_counter()
     arguments = parse(argv)
-    return launch.guarded(lambda: _run(arguments, begin), "interrupted before the end of the measuring")
+    return launch.guarded(partial(_run, arguments, begin), "interrupted before the end of the measurement")
 
 
 def _run(arguments: argparse.Namespace, begin: float) -> int:

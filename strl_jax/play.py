@@ -16,7 +16,6 @@ from strl_jax.builders import environment
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
-from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners import launch
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
@@ -77,7 +76,7 @@ def _seed(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted."""
     arguments = parse(argv)
-    return launch.guarded(lambda: _run(arguments), "interrupted; files that were not named above are as they were")
+    return launch.guarded(partial(_run, arguments), "interrupted; files that were not named above are unchanged")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -85,17 +84,16 @@ def _run(arguments: argparse.Namespace) -> int:
     paths = {option: path for option, path in paths.items() if path is not None}
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
-    source = Checkpointer(arguments.run_dir)
-    launch.choose_checkpoint(arguments, source)  # without one nothing need be built
+    requested = launch.RequestedCheckpoint(arguments)
     env = environment.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
     for line in lines:
         launch.tell("warning", line)
     launch.use_compilation_cache()
-    chosen = launch.choose_checkpoint(arguments, source)  # that of before may be gone: the run may still be training
-    trained = load.load(source, chosen, config, environment.make_episode_env(config, env))
-    launch.note_if_not_best(arguments, chosen, trained.kind)
+    candidates = requested.candidates()
+    trained = load.load(requested.reader, candidates, config, environment.make_episode_env(config, env))
+    requested.note(candidates, trained.kind)
     _show(trained, _play(trained, arguments), paths, library)
     return 0
 

@@ -7,8 +7,8 @@ import argparse
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
 from strl_jax.interop import torch_moments
 from strl_jax.run_folder import run_dir
-from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files import networks as torch_networks
@@ -48,19 +47,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, or 2 for bad input, when nothing is written."""
     arguments = parse(argv)
-    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
-    try:
-        config, lines = config_module.load(arguments.config, arguments.overrides)
-        for line in lines:
-            launch.tell("warning", line)
-        _check_free(arguments.out)
-        checkpoint = load_torch(arguments.checkpoint)
-        launch.use_compilation_cache()
-        for line in write_run(checkpoint, config, arguments.out):
-            launch.tell("note", line)
-    except (ConfigError, CheckpointError, TorchFileError) as error:
-        launch.tell("error", error)
-        return 2
+    return launch.guarded(partial(_run, arguments), "interrupted; no run folder was made", (TorchFileError,))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    config, lines = config_module.load(arguments.config, arguments.overrides)
+    for line in lines:
+        launch.tell("warning", line)
+    _check_free(arguments.out)
+    checkpoint = load_torch(arguments.checkpoint)
+    launch.use_compilation_cache()
+    for line in write_run(checkpoint, config, arguments.out):
+        launch.tell("note", line)
     print(f"results: {arguments.out}")
     return 0
 

@@ -308,7 +308,7 @@ def test_nothing_is_written_if_one_of_two_differs(run, out, capsys, monkeypatch)
 def test_disk_that_refuses(run, out, capsys):
     (out / ".p.bin.json.new").mkdir()  # stands where the file is written first
     line = fails(capsys, export.main, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
-    assert re.search(r"p\.bin\.json: cannot be written: Is a directory", line)
+    assert re.search(r"p\.bin\.json\S*: Is a directory", line)
     assert [path.name for path in out.iterdir()] == [".p.bin.json.new"]
 
 
