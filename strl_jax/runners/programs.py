@@ -1,4 +1,4 @@
-"""The compiled programs of a run, built in threads: XLA releases the interpreter while it compiles."""
+"""Compiled programs of a run, built in threads: XLA releases the interpreter lock while it compiles."""
 
 import time
 from collections.abc import Callable
@@ -15,14 +15,18 @@ from strl_jax.sharding import replicated
 
 
 class Programs:
-    """Compiles what a run needs; asking for a program waits until it is there.
+    """Compiles the programs of a run in the background.
 
     Args:
         env: an ``EpisodeEnv``.
         num_envs: environments of all shards together.
         num_steps: steps of every environment in an iteration.
         num_eval_envs: environments of an evaluation.
-        data: what the algorithm's hooks need and nothing changes; on all devices.
+        data: constants that the algorithm's hooks read, on all devices.
+
+    Attributes:
+        states: shapes of the train state and the rollout state.
+        seconds: compile time by program.
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class Programs:
     ):
         self._env, self._algorithm, self.mesh = env, algorithm, mesh
         self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
-        # Tracing is Python and holds the interpreter: one after the other, in the order of the requests.
+        # Tracing is Python code and holds the interpreter lock, so one thread does it, in the order of the requests.
         self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
         self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[tuple, Future] = {}
@@ -48,7 +52,7 @@ class Programs:
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
-        """Starts to compile ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
+        """Starts to compile the program ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
         if (name, *options.items()) not in self._futures:
             lowered = self._tracer.submit(getattr(self, f"_lower_{name}"), **options)
             self._futures[name, *options.items()] = self._compiler.submit(
@@ -56,16 +60,16 @@ class Programs:
             )
 
     def get(self, name: str, **options) -> Callable:
-        """The compiled program ``name``, waiting for it if need be."""
+        """Waits for the compiled program ``name``; starts to compile it if it was not requested."""
         self.request(name, **options)
         return self._futures[name, *options.items()].result()
 
     def idle(self) -> bool:
-        """Whether nothing that was asked for is still compiling."""
+        """Whether all requested programs are compiled."""
         return all(future.done() for future in self._futures.values())
 
     def close(self) -> None:
-        """Lets the threads go; what is compiling is finished by the interpreter's exit."""
+        """Ends the threads without waiting; a compilation in progress ends before the interpreter exits."""
         for pool in (self._tracer, self._compiler):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -84,7 +88,7 @@ class Programs:
             num_steps=self._num_steps,
             data=self._data,
         )
-        # No sharding in the key's shape: with one, every function inside would be traced anew.
+        # The key's shape has no sharding: with one, every function inside would be traced a second time.
         return init.lower(jax.random.key(0))
 
     def _lower_step(self):

@@ -13,9 +13,15 @@ class FakeClock:
         return self.now
 
 
-def test_sections_accumulate_seconds_and_counts():
+@pytest.fixture
+def clock(monkeypatch) -> FakeClock:
     clock = FakeClock()
-    report = TimeReport(clock)
+    monkeypatch.setattr("time.perf_counter", clock)
+    return clock
+
+
+def test_sections_accumulate_seconds_and_counts(clock):
+    report = TimeReport()
     for seconds in (1.5, 2.0):
         with report.section("collect"):
             clock.now += seconds
@@ -24,9 +30,8 @@ def test_sections_accumulate_seconds_and_counts():
     assert report.state() == {"collect": [3.5, 2], "compile": [30.0, 1]}
 
 
-def test_a_section_that_raises_is_counted():
-    clock = FakeClock()
-    report = TimeReport(clock)
+def test_a_section_that_raises_is_counted(clock):
+    report = TimeReport()
 
     def save_on_full_disk():
         with report.section("save"):
@@ -56,10 +61,10 @@ def test_an_empty_report_has_a_total_of_zero():
     assert TimeReport().lines()[-1].split() == ["total", "0.00", "0.0", "%"]
 
 
-def test_totals_go_on_after_a_resume():
+def test_totals_continue_after_a_resume():
     report = TimeReport()
     report.add("save", 10.0)
-    restored = TimeReport.from_state(report.state())
+    restored = TimeReport(report.state())
     restored.add("save", 2.0)
     assert restored.state() == {"save": [12.0, 2]}
 

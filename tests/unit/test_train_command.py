@@ -31,7 +31,7 @@ FAULTS = {
     "unknown class": (["runner.algorithm_class_name=PPPO"], r"runner\.algorithm_class_name: 'PPPO' .*nearest is PPO"),
     "unknown writer": (["runner.logger=tensorbord"], r"runner\.logger: 'tensorbord' .*nearest is tensorboard"),
     "writer that is not there": (["runner.logger=no_such_module:Writer"], r"runner\.logger: .*cannot be imported"),
-    "no writer and another": (["runner.logger=[none, tensorboard]"], r"runner\.logger: .*'none' can only stand alone"),
+    "no writer and another": (["runner.logger=[none, tensorboard]"], r"runner\.logger: .*'none' cannot be combined"),
     "folder outside": (["runner.experiment_name=../x"], r"runner\.experiment_name: .*a name without a / that does not"),
     "no override": (["seed"], r"override 'seed': it must be section\.key=VALUE"),
     "unknown option": (["--sed", "7"], r"unrecognized arguments: --sed"),

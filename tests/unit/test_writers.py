@@ -175,7 +175,7 @@ def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
             "unknown writer 'tensorbord'; allowed: .*; did you mean 'tensorboard'",
         ),
         ("xyz", "unknown writer 'xyz'; allowed: tensorboard, wandb, none or package.module:Class$"),
-        (["none", "tensorboard"], "writers are 'none', 'tensorboard'; 'none' can only stand alone"),
+        (["none", "tensorboard"], "writers are 'none', 'tensorboard'; 'none' cannot be combined with another"),
         (
             "no_such_package:Class",
             "'no_such_package:Class' cannot be imported: No module named 'no_such_package'",
