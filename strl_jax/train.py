@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     config, lines = _read(arguments)
     for line in lines:
-        launch.tell("warning", line)
+        launch.print_lines("warning", line)
     if arguments.print_config:
         environment.check_env(config.env)
         print(config_module.to_yaml(environment.filled(config)), end="")
@@ -92,7 +92,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
                     shutil.rmtree(runner.log_dir, ignore_errors=True)
                 raise
         if leader and runner.progress.iteration == done and not runner.stopped_by:
-            launch.tell("note", f"nothing was trained: {_reached_limit(runner)}")
+            launch.print_lines("note", f"nothing was trained: {_reached_limit(runner)}")
     if leader:
         _print_summary(runner, time.perf_counter() - started, resumes)
     return 0
@@ -118,7 +118,7 @@ def _open_folder(runner: OnPolicyRunner, arguments: argparse.Namespace, lock: Ex
     if arguments.resume is not None:
         for line in _resume(runner):
             if leader:
-                launch.tell("note", line)
+                launch.print_lines("note", line)
 
 
 def _resume(runner: OnPolicyRunner) -> list[str]:

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         return self.parse_intermixed_args(argv)
 
 
-def tell(kind: str, message: object) -> None:
+def print_lines(kind: str, message: object) -> None:
     """Prints each line of the message on stderr as ``kind: line``."""
     for line in str(message).splitlines():
         print(f"{kind}: {line}", file=sys.stderr)
@@ -56,7 +56,7 @@ def guarded(command: Callable[[], int], interrupted: str, errors: tuple[type[Exc
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Orbax raises the errors of its tasks anyway
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
-        warnings.showwarning = lambda message, *where: tell("warning", message)
+        warnings.showwarning = lambda message, *where: print_lines("warning", message)
         try:
             code = command()
             sys.stdout.flush()
@@ -65,18 +65,18 @@ def guarded(command: Callable[[], int], interrupted: str, errors: tuple[type[Exc
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
         except (ConfigError, CheckpointError, WriterError, *errors) as error:
-            tell("error", error)
+            print_lines("error", error)
         except jax.errors.JaxRuntimeError as error:
             if "memory" not in str(error).lower():
                 raise
-            tell(
+            print_lines(
                 "error", f"out of memory: {_first_line(error)}; fewer env.num_envs or smaller buffers need less memory"
             )
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""
-            tell("error", f"{place}{error.strerror or error}")
+            print_lines("error", f"{place}{error.strerror or error}")
         except KeyboardInterrupt:
-            tell("error", interrupted)
+            print_lines("error", interrupted)
             return 128 + signal.SIGINT
     return 2
 
@@ -205,4 +205,4 @@ class RequestedCheckpoint:
     def note(self, candidates: Sequence[tuple[str, int]], kind: str) -> None:
         """Prints a note if no option was given and the checkpoint that was read, one of ``kind``, is not the best."""
         if self._kind is None and self._iteration is None and candidates[0][0] != "best":
-            tell("note", f"there is no best checkpoint; this is the {kind} one")
+            print_lines("note", f"there is no best checkpoint; this is the {kind} one")

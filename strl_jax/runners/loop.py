@@ -23,7 +23,7 @@ class Pending:
 
     Attributes:
         result: its metrics and the time of its end, see ``on_host``.
-        vote: what ``StopVote.cast`` returned after its dispatch.
+        vote: result of ``StopVote.cast`` after its dispatch.
     """
 
     iteration: int
@@ -46,10 +46,10 @@ class Loop:
 
     Attributes:
         train, rollout: the states; the newest ones at any time.
-        data: what the algorithm's hooks read, on all devices.
-        stop_request: the reason for which this process asks to stop, or None.
-        vote: makes all processes stop after the same iteration.
-        stopped_by: the reason of an early stop, or None.
+        data: constants that the algorithm's hooks read, on all devices.
+        stop_request: returns the reason for this process to stop, or None.
+        vote: agreement of all processes on the iteration to stop after.
+        stopped_by: reason of an early stop, or None.
     """
 
     train: TrainState

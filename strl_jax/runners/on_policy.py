@@ -1,4 +1,4 @@
-"""``OnPolicyRunner``: builds a run from its config, trains, evaluates, saves, loads."""
+"""``OnPolicyRunner``: training, evaluation, checkpoints and inference of one run."""
 
 import warnings
 from collections.abc import Mapping
@@ -30,22 +30,21 @@ class OnPolicyRunner:
     """Trains one policy on one batch of environments.
 
     Args:
-        env: an ``envs.base.Env``, or None to build the one that the config names.
-        train_cfg: a ``Config`` or a dict like st_rl's and legged_gym's ``train_cfg``.
+        env: an ``envs.base.Env``; None builds ``config.env.name``.
+        train_cfg: a ``Config``, or a dict like ``train_cfg`` of st_rl and legged_gym.
         log_dir: run folder for logs and checkpoints; None writes nothing.
-        mesh: devices; default all.
+        mesh: devices; default: all.
 
     Attributes:
-        config, env (an ``EpisodeEnv``), algorithm, mesh: what was built.
-        data: what the algorithm's hooks need and nothing changes, on all devices; references:
-            where it is from.
-        train_state, rollout_state: the training; None before ``learn`` or ``load``.
-        progress: counts and windows.
-        metrics_velrmsd, metrics_CoT: velocity RMSD (m/s) and cost of transport of the
-            last evaluation, NaN if the environment offers none.
+        config, env (an ``EpisodeEnv``), algorithm, mesh, programs: built from the arguments.
+        data: constants that the algorithm's hooks read, on all devices.
+        references: sources of ``data``.
+        train_state, rollout_state: None before ``learn`` or ``load``.
+        progress: counts, episode windows and best score.
+        stopped_by: reason of an early stop of the last ``learn``, or None.
 
     Raises:
-        ConfigError: the config does not fit itself, the environment or the devices.
+        ConfigError: the config is inconsistent, or does not fit the environment or the devices.
     """
 
     def __init__(self, env, train_cfg: Config | Mapping, log_dir: str | Path | None = None, mesh: Mesh | None = None):
@@ -56,7 +55,7 @@ class OnPolicyRunner:
             for line in lines:
                 warnings.warn(line, stacklevel=2)
         self.config = environment.filled(train_cfg) if env is None else train_cfg
-        with ThreadPoolExecutor(max_workers=1) as starter:  # devices start while a simulator is imported
+        with ThreadPoolExecutor(max_workers=1) as starter:  # the devices start while the simulator is imported
             devices = starter.submit(make_mesh) if mesh is None else None
             base = environment.make_env(self.config.env) if env is None else env
             self.mesh = mesh if devices is None else devices.result()
@@ -88,7 +87,7 @@ class OnPolicyRunner:
         self.repositories: list[str | Path] = [*([source] if (source / ".git").exists() else []), *runner.git_repos]
 
     def open(self, log_dir: str | Path) -> None:
-        """Writes logs and checkpoints into this run folder from now on."""
+        """Selects the run folder for logs and checkpoints."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
         self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
@@ -112,23 +111,22 @@ class OnPolicyRunner:
     def learn(
         self, num_learning_iterations: int, init_at_random_ep_len: bool | None = None, trial=None
     ) -> tuple[float, float]:
-        """Trains for a number of iterations, or until the config's budget of env steps is spent.
+        """Trains for a number of iterations, or until ``runner.max_env_steps`` is reached.
 
         Args:
             num_learning_iterations: iterations to add.
-            init_at_random_ep_len: start the first episodes at random ages; None: as
-                the config says.
-            trial: an Optuna trial; gets every evaluation's velocity RMSD, and may prune the run.
+            init_at_random_ep_len: start the first episodes at random ages; None: as in the config.
+            trial: an Optuna trial; receives the velocity RMSD of every evaluation, and can prune the run.
 
         Returns:
-            Velocity RMSD in m/s and cost of transport of the last evaluation, NaN
-            if the environment does not report them or no evaluation ran.
+            ``metrics_velrmsd`` and ``metrics_CoT``.
 
         Raises:
-            ConfigError: the algorithm does not train this policy, a writer does not
-                start, or the run folder holds another run.
+            ConfigError: the algorithm cannot train this policy, a writer does not
+                start, or the run folder contains another run.
             CheckpointError: a checkpoint cannot be written.
-            optuna.TrialPruned: the trial's pruner gave it up; the run is saved.
+            WriterError: a writer failed; the run is saved.
+            optuna.TrialPruned: the trial's pruner stopped the run; the run is saved.
         """
         checks.check_trains(self.config, self.algorithm.policy)
         if init_at_random_ep_len is None:
@@ -139,20 +137,20 @@ class OnPolicyRunner:
         return self.metrics_velrmsd, self.metrics_CoT
 
     def _claim_folder(self) -> None:
-        """The run folder is this run's: with its config, and never one that another run has filled."""
+        """Writes the config into the run folder, which must not contain another run."""
         if not self._owns_folder:
             raise ConfigError(
-                f"{self.log_dir} holds a run of iteration {self.checkpointer.latest('last')}: "
-                "load it to go on with it, or name another folder"
+                f"{self.log_dir} contains a run at iteration {self.checkpointer.latest('last')}: "
+                "load it to continue, or use another folder"
             )
         if jax.process_index() == 0:
             run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
 
     def check_start(self) -> None:
-        """Whether what ``runner.init_from`` and ``ckpt_manipulator`` name is there, known before anything is written.
+        """Checks ``runner.init_from`` and ``ckpt_manipulator`` before anything is written.
 
         Raises:
-            ConfigError: it is not, or cannot be read.
+            ConfigError: one of them does not exist or cannot be read.
         """
         settings = self.config.runner
         if settings.ckpt_manipulator != BY_COMPONENT:
@@ -164,13 +162,13 @@ class OnPolicyRunner:
                 raise ConfigError(f"runner.init_from: {error}") from None
 
     def start_states(self, random_lengths: bool) -> list[str]:
-        """Begins a new run: fresh states, with the policy of ``runner.init_from`` if there is one.
+        """Starts a new run: fresh states, with the policy of ``runner.init_from`` if that is set.
 
         Returns:
-            A line for everything of that policy that was not taken over as it is.
+            A line for each part of that policy that was changed or not used.
 
         Raises:
-            CheckpointError: it cannot be read, or does not fit.
+            CheckpointError: the policy cannot be read, or does not fit.
         """
         self.train_state, self.rollout_state = self.fresh_states(random_lengths)
         settings = self.config.runner
@@ -182,12 +180,12 @@ class OnPolicyRunner:
         return lines
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
-        """The states of a new run with the config's seed; see ``train_step.make_init``."""
+        """States of a new run with the config's seed, see ``train_step.make_init``."""
         init = self.programs.get("init", random_lengths=random_lengths)
         return init(replicate_key(jax.random.key(self.config.seed), self.mesh))
 
     def evaluation(self) -> dict[str, float]:
-        """Deterministic episodes on fresh environments; training state and statistics stay as they are.
+        """Runs deterministic episodes on fresh environments. The states of the training do not change.
 
         Returns:
             ``Eval/*`` scalars: mean, std, min and max of return and length, and the
@@ -200,35 +198,35 @@ class OnPolicyRunner:
         return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
 
     def save(self, kind: str = "last") -> None:
-        """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy).
+        """Starts to save a checkpoint: ``last`` (everything, for resuming), ``numbered`` or ``best`` (the policy).
 
         Raises:
-            RuntimeError: there is nothing to save yet, or no run folder.
-            CheckpointError: it cannot be written.
+            RuntimeError: there is no policy yet, or no run folder.
+            CheckpointError: the checkpoint cannot be written.
         """
         self._need_states()
         if self.saver is None:
-            raise RuntimeError("a checkpoint cannot be saved: the runner has no log_dir")
+            raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
         self.saver.save(kind, self.progress, self.train_state, self.rollout_state)
 
     def load(
         self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None
     ) -> list[str]:
-        """Takes over the training in run folder ``path``.
+        """Loads a checkpoint.
 
         Args:
             path: run folder.
-            load_optimizer: False takes only weights and statistics, and starts
-                optimiser, environments and counts anew. ``best`` and ``numbered``
-                hold nothing else, so for them it is always so.
+            load_optimizer: False loads only weights and statistics; optimiser, environments
+                and counts start from the beginning. ``best`` and ``numbered`` contain only
+                weights and statistics.
             kind: ``last``, ``best`` or ``numbered``.
-            iteration: which of them; None: the newest.
+            iteration: iteration of the checkpoint; None: the newest.
 
         Returns:
-            Lines worth telling: another number of shards, other versions.
+            Notes about differences: number of shards, versions, data.
 
         Raises:
-            CheckpointError: nothing there, or of another observation layout.
+            CheckpointError: there is no such checkpoint, or its observations differ.
         """
         own, path = self.checkpointer, Path(path).absolute()
         is_own = own is not None and own.run_dir == path
@@ -254,10 +252,7 @@ class OnPolicyRunner:
         return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
 
     def get_inference_policy(self) -> InferencePolicy:
-        """``policy(obs) -> mean action [B, A]``, with the weights and statistics of this moment.
-
-        ``obs`` maps components to ``[B, *shape]``; an array ``[B, D]`` holds the actor's
-        components one after the other. ``policy.reset(dones)`` clears memories.
+        """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.
 
         Raises:
             RuntimeError: there is no policy yet.
@@ -266,17 +261,19 @@ class OnPolicyRunner:
         return InferencePolicy(self.algorithm, self.train_state.params["policy"], self.train_state.stats)
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
-        """Stores the git state of this repository too when ``learn`` starts."""
+        """``learn`` stores the git state of this repository too."""
         self.repositories.append(repo_file_path)
 
     def _need_states(self) -> None:
-        if self.train_state is None and self.algorithm.variables is not None:  # sub-policies, loaded already
+        if (
+            self.train_state is None and self.algorithm.variables is not None
+        ):  # only sub-policies, which are loaded already
             self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
         if self.train_state is None:
             raise RuntimeError("there is no policy yet: call learn or load first")
 
     def close(self) -> None:
-        """Waits for checkpoints under way and lets threads go."""
+        """Waits for pending checkpoints and ends the threads."""
         if self.checkpointer is not None:
             self.checkpointer.close()
         self.programs.close()

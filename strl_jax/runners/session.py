@@ -20,7 +20,7 @@ PRUNER = "Optuna's pruner"
 
 
 def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
-    """Trains until the iterations are done, a stop is asked for or a writer fails, then saves.
+    """Trains until the iterations are done, a stop signal arrives or a writer fails, then saves.
 
     Args:
         runner: an ``OnPolicyRunner``; gets the states back, also after an exception.

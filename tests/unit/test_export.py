@@ -187,7 +187,7 @@ def test_another_policy_is_told_apart():
 
 def test_operation_without_a_form_is_refused(monkeypatch):
     monkeypatch.setitem(ACTIVATIONS, "elu", jnp.sin)
-    with pytest.raises(DeployError, match=r"the policy's operation sin on shapes .* has no form in ONNX"):
+    with pytest.raises(DeployError, match=r"the policy's operation sin on shapes .* cannot be exported to ONNX"):
         onnx_model.dump(make_deployable(), {})
 
 

@@ -44,8 +44,8 @@ def test_fault_is_one_line_without_usage(parser, capsys):
     assert capsys.readouterr().err == "error: unrecognized arguments: --conf=f\n"
 
 
-def test_tell_marks_every_line(capsys):
-    launch.tell("warning", ValueError("one\ntwo"))
+def test_every_line_is_marked(capsys):
+    launch.print_lines("warning", ValueError("one\ntwo"))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "warning: one\nwarning: two\n")
 
@@ -75,7 +75,7 @@ def test_a_fault_of_the_code_keeps_its_traceback():
         launch.guarded(lambda: raises(ZeroDivisionError()), "")
 
 
-def test_python_warnings_are_told_without_their_source(capsys):
+def test_python_warnings_are_printed_without_their_source(capsys):
     shown = warnings.showwarning
     assert launch.guarded(lambda: warnings.warn("last/4: damaged; skipped", stacklevel=1) or 3, "") == 3
     assert capsys.readouterr().err == "warning: last/4: damaged; skipped\n"

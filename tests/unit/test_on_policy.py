@@ -261,10 +261,10 @@ def test_keys_without_meaning_warn_and_faults_raise():
 def test_a_folder_takes_no_second_run(trained):
     runner = OnPolicyRunner(Walk(), train_cfg(), trained[0].log_dir, mesh=ONE)
     before = log(trained[0].log_dir)
-    with pytest.raises(ConfigError, match="holds a run of iteration"):
+    with pytest.raises(ConfigError, match="contains a run at iteration 6"):
         runner.learn(1)
     runner.load(trained[0].log_dir, load_optimizer=False)
-    with pytest.raises(ConfigError, match="holds a run of iteration"):
+    with pytest.raises(ConfigError, match="contains a run at iteration 6"):
         runner.learn(1)
     assert log(trained[0].log_dir) == before
 

@@ -170,11 +170,7 @@ def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            "tensorbord",
-            "unknown writer 'tensorbord'; allowed: .*; did you mean 'tensorboard'",
-        ),
-        ("xyz", "unknown writer 'xyz'; allowed: tensorboard, wandb, none or package.module:Class$"),
+        ("tensorbord", "writer 'tensorbord' is not of the form package.module:Class"),
         (["none", "tensorboard"], "writers are 'none', 'tensorboard'; 'none' cannot be combined with another"),
         (
             "no_such_package:Class",

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: what they contain, and when they are saved."""
+"""Saving: the contents of a checkpoint, and the intervals."""
 
 from collections.abc import Mapping
 

@@ -20,7 +20,7 @@ class TimeSplit:
     """Measures the update once, and from then on divides the time of each iteration.
 
     Args:
-        data: what the algorithm's hooks read, on all devices.
+        data: constants that the algorithm's hooks read, on all devices.
         report: gets the seconds of each part.
         first: iterations done before this session.
         enabled: False measures nothing.
