@@ -154,15 +154,13 @@ def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], l
     roll, results = played
     env, trace = trained.env.env, roll.trace
     if "--out" in paths:
-        outputs.write(paths["--out"], lambda path: path.write_text(json.dumps(results, indent=1) + "\n"))
-        print(paths["--out"])
+        _write(paths["--out"], lambda path: path.write_text(json.dumps(results, indent=1) + "\n"))
     if "--plot" in paths:
         from strl_jax.viewer import plot
 
         names = (env.config.robot.joints, env.config.robot.feet) if can_record(env) else ((), ())
         form = paths["--plot"].suffix.lower().removeprefix(".")
-        outputs.write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
-        print(paths["--plot"])
+        _write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
     if "--html" not in paths and "--video" not in paths:
         return
     from strl_jax.viewer import page, scene, video  # import MuJoCo
@@ -171,11 +169,14 @@ def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], l
     title = f"{trained.config.env.name}, {trained.kind} checkpoint of iteration {trained.iteration}"
     if "--html" in paths:
         text = page.build(model, trace, env.dt, title)
-        outputs.write(paths["--html"], lambda path: path.write_text(text))
-        print(paths["--html"])
+        _write(paths["--html"], lambda path: path.write_text(text))
     if "--video" in paths:
-        outputs.write(paths["--video"], partial(video.make, library=library, model=model, trace=trace, dt=env.dt))
-        print(paths["--video"])
+        _write(paths["--video"], partial(video.make, library=library, model=model, trace=trace, dt=env.dt))
+
+
+def _write(path: Path, make: Callable[[Path], None]) -> None:
+    outputs.write(path, make)
+    print(path)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 
 import jax
@@ -10,15 +11,16 @@ from jax.sharding import Mesh
 
 from strl_jax.algorithms import train_step
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners.evaluation import make_evaluate
 from strl_jax.sharding import replicated
 
 
+@dataclass(eq=False)
 class Programs:
     """Compiles the programs of a run in the background.
 
     Args:
-        env: an ``EpisodeEnv``.
         num_envs: environments of all shards together.
         num_steps: steps of every environment in an iteration.
         num_eval_envs: environments of an evaluation.
@@ -29,26 +31,24 @@ class Programs:
         seconds: compile time by program.
     """
 
-    def __init__(
-        self,
-        env,
-        algorithm: Algorithm,
-        mesh: Mesh,
-        *,
-        num_envs: int,
-        num_steps: int,
-        num_eval_envs: int,
-        data: dict,
-    ):
-        self._env, self._algorithm, self.mesh = env, algorithm, mesh
-        self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
+    env: EpisodeEnv
+    algorithm: Algorithm
+    mesh: Mesh
+    num_envs: int
+    num_steps: int
+    num_eval_envs: int
+    data: InitVar[dict]
+
+    def __post_init__(self, data: dict):
         # Tracing is Python code and holds the interpreter lock, so one thread does it, in the order of the requests.
         self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
         self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[tuple, Future] = {}
-        self._data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), data)
-        options = {"num_steps": num_steps, "data": self._data}
-        self.states = train_step.abstract_states(env, algorithm, mesh, num_envs, **options)
+        self._data = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(self.mesh)), data
+        )
+        options = {"num_steps": self.num_steps, "data": self._data}
+        self.states = train_step.abstract_states(self.env, self.algorithm, self.mesh, self.num_envs, **options)
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
@@ -80,33 +80,33 @@ class Programs:
 
     def _lower_init(self, random_lengths: bool):
         init = train_step.make_init(
-            self._env,
-            self._algorithm,
+            self.env,
+            self.algorithm,
             self.mesh,
-            self._num_envs,
+            self.num_envs,
             random_lengths=random_lengths,
-            num_steps=self._num_steps,
+            num_steps=self.num_steps,
             data=self._data,
         )
         # The key's shape has no sharding: with one, every function inside would be traced a second time.
         return init.lower(jax.random.key(0))
 
     def _lower_step(self):
-        step = train_step.make_train_step(self._env, self._algorithm, self.mesh, self._num_steps)
+        step = train_step.make_train_step(self.env, self.algorithm, self.mesh, self.num_steps)
         return step.lower(*self.states, self._data)
 
     def _lower_evaluate(self):
-        evaluate = make_evaluate(self._env, self._algorithm, self.mesh, self._num_eval_envs)
+        evaluate = make_evaluate(self.env, self.algorithm, self.mesh, self.num_eval_envs)
         return evaluate.lower(self.states[0], self._key())
 
     def _lower_update(self):
-        update = train_step.make_update(self._algorithm, self.mesh)
+        update = train_step.make_update(self.algorithm, self.mesh)
         return update.lower(self.states[0], self.rollout_shapes, self.states[1].memory, self._data, self._key())
 
     @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
-        collect = train_step.make_collect(self._env, self._algorithm, self.mesh, self._num_steps)
+        collect = train_step.make_collect(self.env, self.algorithm, self.mesh, self.num_steps)
         return jax.eval_shape(collect, *self.states, self._data)[2]
 
     def _key(self):

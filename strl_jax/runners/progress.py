@@ -71,22 +71,13 @@ class TimeReport:
         """A table: name, seconds, share of the total and count of each section, largest first, then the total."""
         total = sum(self._seconds.values())
         names = sorted(self._seconds, key=self._seconds.get, reverse=True)
-        rows = [("section", "seconds", "share", "count")]
-        rows += [_row(name, self._seconds[name], total, self._counts[name]) for name in names]
-        rows.append(_row("total", total, total, ""))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [_align(row, widths) for row in rows]
-
-
-def _row(name: str, seconds: float, total: float, count: int | str) -> tuple[str, str, str, str]:
-    share = seconds / total if total > 0.0 else 0.0
-    return name, f"{seconds:.2f}", f"{100.0 * share:.1f} %", str(count)
-
-
-def _align(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Aligns the name to the left and the numbers to the right."""
-    cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-    return "  ".join(cells).rstrip()
+        rows = [*((name, self._seconds[name], self._counts[name]) for name in names), ("total", total, "")]
+        width = max(len(name) for name in ("section", *names))
+        lines = [f"{'section':{width}}  {'seconds':>10}  {'share':>7}  {'count':>7}"]
+        for name, seconds, count in rows:
+            share = seconds / total if total > 0.0 else 0.0
+            lines.append(f"{name:{width}}  {seconds:10.2f}  {100.0 * share:5.1f} %  {count:>7}".rstrip())
+        return lines
 
 
 @dataclass

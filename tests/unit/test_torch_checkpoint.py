@@ -1,4 +1,4 @@
-"""Torch checkpoints, written here without torch: what comes over, and what is refused."""
+"""Import of torch checkpoints, which are written here without torch: imported parts and refused files."""
 
 import os
 import pickle
@@ -48,7 +48,7 @@ def run(tmp_path_factory):
         yield folder / "out"
 
 
-def test_everything_comes_over(run):
+def test_everything_is_imported(run):
     config, _ = run_dir.read_config(run)
     assert config.seed == 4
     runner = OnPolicyRunner(None, config)
@@ -74,7 +74,7 @@ def test_everything_comes_over(run):
     assert state.stats["reward"].count == 0
 
 
-def test_training_goes_on(run, tmp_path):
+def test_training_continues(run, tmp_path):
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "config.json", "config.yaml"]
     assert train.main(["--resume", str(folder), "runner.max_iterations=6"]) == 0
@@ -283,7 +283,7 @@ def test_missing_arguments(config, capsys):
 
 
 def imported(runner_config: dict, **changes) -> tuple[dict, list[str]]:
-    """What the command takes from a file, and its lines."""
+    """The imported parts of a file, and the notes."""
     config, _ = from_dict(runner_config)
     runner = OnPolicyRunner(None, config)
     try:
@@ -359,7 +359,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_optimizer_that_does_not_come_over(other):
+def test_optimizer_that_is_not_imported(other):
     state, expected = OTHERS[other]
     algorithm = tiny.make_algorithm()
     fresh = object()

@@ -1,4 +1,4 @@
-"""Discriminators and random network distillation in torch checkpoints: weights, and moments at their places."""
+"""Import of discriminators and random network distillation: weights, and moments in the right order."""
 
 import re
 from collections import OrderedDict
@@ -57,7 +57,7 @@ def amp_settings(folder, **compat) -> dict:
 
 
 def read(values: dict, file: dict) -> tuple[dict, list[str], OnPolicyRunner]:
-    """What the command takes from a file, its lines, and the runner that it is for."""
+    """The imported parts of a file, the notes, and the runner."""
     runner = OnPolicyRunner(None, from_dict(values)[0])
     runner.close()
     return *torch_checkpoint.read_parts(file, runner), runner
@@ -73,7 +73,7 @@ POLICY = np.repeat([3.0, 2.0, 5.0, 4.0, 7.0, 6.0, 9.0, 8.0, 0.5], [4, 12, 1, 4, 
 JUDGE = np.repeat([11.0, 10.0, 13.0, 12.0], [3, 6, 1, 3])
 
 
-def test_an_optimizer_of_its_own_starts_fresh(tmp_path):
+def test_a_separate_optimizer_starts_fresh(tmp_path):
     parts, lines, runner = read(amp_settings(tmp_path), amp_checkpoint())
     found, file = parts["params"]["discriminator"]["params"]["trunk"], judge()
     np.testing.assert_array_equal(found["layer_0"]["kernel"], file["discriminator.trunk.0.weight"].T)
@@ -123,7 +123,7 @@ def test_a_file_without_a_discriminator(together, tmp_path):
         assert matches(lines, CHAIN, fresh)
 
 
-def test_an_optimizer_of_other_parameters_is_not_taken(tmp_path):
+def test_an_optimizer_of_other_parameters_is_not_imported(tmp_path):
     """Nine parameters for thirteen: which ones cannot be known."""
     file = amp_checkpoint(optimizer_state_dict=adam_state(weights()))
     parts, lines, _ = read(amp_settings(tmp_path, discriminator_with_policy=True), file)
@@ -132,7 +132,7 @@ def test_an_optimizer_of_other_parameters_is_not_taken(tmp_path):
 
 
 @pytest.mark.slow
-def test_training_goes_on(tmp_path):
+def test_training_continues(tmp_path):
     file = save(tmp_path / "model_5.pt", amp_checkpoint())
     config = write(tmp_path / "config.yaml", amp_settings(tmp_path, discriminator_with_policy=True))
     with cached_in(tmp_path / "cache"):

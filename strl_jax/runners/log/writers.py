@@ -1,5 +1,6 @@
 """Writers of scalars: JSON lines (always), TensorBoard, Weights & Biases, or a user's own class."""
 
+import difflib
 import importlib
 import inspect
 import json
@@ -17,6 +18,8 @@ from strl_jax.config.errors import raised
 from strl_jax.run_folder.atomic import replaced
 from strl_jax.run_folder.metrics import iteration_of
 from strl_jax.run_folder.run_dir import METRICS
+
+NAMES = ("tensorboard", "wandb", "none")
 
 
 class WriterError(RuntimeError):
@@ -133,17 +136,14 @@ def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
             "package.module:Class". An empty list is "none": JSON lines only.
 
     Raises:
-        ValueError: class that cannot be imported or called, missing
+        ValueError: unknown name, class that cannot be imported or called, missing
             package, or "none" together with another name.
     """
     names = tuple(dict.fromkeys([spec] if isinstance(spec, str) else spec))
     if "none" in names and len(names) > 1:
         raise ValueError(f"writers are {', '.join(map(repr, names))}; 'none' cannot be combined with another")
     for name in names:
-        if name == "wandb":
-            _import_wandb()
-        elif name not in ("tensorboard", "none"):
-            _import_class(name)
+        _check(name)
     return tuple(name for name in names if name != "none")
 
 
@@ -192,6 +192,17 @@ def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, n
         return build(run_dir=Path(run_dir), config=config, start_iteration=start_iteration)
     except Exception as error:
         raise ValueError(f"writer {kind!r} did not start: {raised(error)}") from error
+
+
+def _check(name: str) -> None:
+    if ":" in str(name):
+        _import_class(name)
+    elif name == "wandb":
+        _import_wandb()
+    elif name not in NAMES:
+        nearest = difflib.get_close_matches(str(name), NAMES, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise ValueError(f"unknown writer {name!r}; allowed: {', '.join(NAMES)} or package.module:Class{hint}")
 
 
 def _import_wandb():
