@@ -49,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, begin: float) -> int:
     config, lines = config_module.load(arguments.config, arguments.overrides)
-    for line in lines:
-        launch.print_lines("warning", line)
+    launch.print_lines("warning", *lines)
     _check_out(arguments.out)
     launch.initialize(arguments)
     launch.use_compilation_cache()

@@ -92,8 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     env = environment.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
-    for line in lines:
-        launch.print_lines("warning", line)
+    launch.print_lines("warning", *lines)
     launch.use_compilation_cache()
     candidates = requested.candidates()
     trained = load.load(requested.reader, candidates, config, environment.make_episode_env(config, env))

@@ -25,9 +25,7 @@ from strl_jax.runners.on_policy import OnPolicyRunner
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = launch.Parser(prog="python -m strl_jax.train", description="Train a policy.")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="settings that replace the file's, like seed=7"
-    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the config, like seed=7")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML config")
     parser.add_argument("--resume", type=Path, metavar="RUN_DIR", help="continue this run")
     parser.add_argument("--log-dir", type=Path, metavar="DIR", help="run folder; default: by experiment and date")
@@ -53,8 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(config_module.json_schema(), indent=2))
         return 0
     config, lines = _read(arguments)
-    for line in lines:
-        launch.print_lines("warning", line)
+    launch.print_lines("warning", *lines)
     if arguments.print_config:
         environment.check_env(config.env)
         print(config_module.to_yaml(environment.filled(config)), end="")
@@ -116,9 +113,8 @@ def _open_folder(runner: OnPolicyRunner, arguments: argparse.Namespace, lock: Ex
         lock.enter_context(run_dir.locked(path))
     runner.open(path)
     if arguments.resume is not None:
-        for line in _resume(runner):
-            if leader:
-                launch.print_lines("note", line)
+        notes = _resume(runner)
+        launch.print_lines("note", *(notes if leader else []))
 
 
 def _resume(runner: OnPolicyRunner) -> list[str]:

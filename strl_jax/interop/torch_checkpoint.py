@@ -54,13 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     config, lines = config_module.load(arguments.config, arguments.overrides)
-    for line in lines:
-        launch.print_lines("warning", line)
+    launch.print_lines("warning", *lines)
     _check_free(arguments.out)
     checkpoint = load_torch(arguments.checkpoint)
     launch.use_compilation_cache()
-    for line in write_run(checkpoint, config, arguments.out):
-        launch.print_lines("note", line)
+    launch.print_lines("note", *write_run(checkpoint, config, arguments.out))
     print(f"results: {arguments.out}")
     return 0
 

@@ -34,9 +34,9 @@ class Parser(argparse.ArgumentParser):
         return self.parse_intermixed_args(argv)
 
 
-def print_lines(kind: str, message: object) -> None:
-    """Prints each line of the message on stderr as ``kind: line``."""
-    for line in str(message).splitlines():
+def print_lines(kind: str, *messages: object) -> None:
+    """Prints each line of the messages on stderr as ``kind: line``."""
+    for line in "\n".join(map(str, messages)).splitlines():
         print(f"{kind}: {line}", file=sys.stderr)
 
 
