@@ -41,6 +41,7 @@ class OnPolicyRunner:
         references: sources of ``data``.
         train_state, rollout_state: None before ``learn`` or ``load``.
         progress: counts, episode windows and best score.
+        log_dir, checkpointer, saver: the run folder and its checkpoints, None without one.
         stopped_by: reason of an early stop of the last ``learn``, or None.
 
     Raises:
