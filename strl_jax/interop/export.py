@@ -18,8 +18,8 @@ from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.atomic import replacement
-from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.layout import versions
+from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import launch
 
 
@@ -72,11 +72,13 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config, env: Env) -> tuple[Deployable, dict]:
-    """The policy in the first undamaged checkpoint of ``chosen``; warns of damaged ones.
+def read(
+    reader: CheckpointReader, candidates: Sequence[tuple[str, int]], config: Config, env: Env
+) -> tuple[Deployable, dict]:
+    """The policy in the first intact checkpoint of ``candidates``; warns of damaged ones.
 
     Args:
-        source, chosen: checkpoints of the run, from ``Checkpointer.choose``.
+        reader, candidates: the run, and which of its checkpoints to try.
         config, env: of the run.
 
     Returns:
@@ -87,7 +89,7 @@ def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
         DeployError: the policy cannot be exported.
     """
     algorithm = acting.make_acting(config, env)
-    kind, number, train, meta = read_acting(source, chosen, algorithm, config)
+    kind, number, train, meta = read_acting(reader, candidates, algorithm, config)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
     return deployable, describe(deployable, config, env.dt) | {
         "iteration": number,

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
 from pathlib import Path
 
 import jax
@@ -16,6 +15,7 @@ from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
 from strl_jax.config import Config, ConfigError, from_dict
 from strl_jax.run_folder import checkpoints, errors, layout, run_dir
+from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import session
 from strl_jax.runners.duties.evaluation import evaluate
 from strl_jax.runners.duties.saving import Saver
@@ -232,17 +232,16 @@ class OnPolicyRunner:
         own, path = self.checkpointer, Path(path).absolute()
         is_own = own is not None and own.run_dir == path
         everything = load_optimizer and kind == "last"
-        with nullcontext(own) if is_own else closing(checkpoints.Checkpointer(path)) as source:
-            lines = self._load(source, everything, kind, iteration)
+        lines = self._load(own if is_own else CheckpointReader(path), everything, kind, iteration)
         self._owns_folder |= is_own and everything  # weights alone start a new run, which needs a new folder
         return lines
 
-    def _load(self, source: checkpoints.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
+    def _load(self, reader: CheckpointReader, everything: bool, kind: str, iteration: int | None) -> list[str]:
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
-        candidates = source.candidates((kind,), iteration)
-        *_, state, meta = read_fitting(source, candidates, self.algorithm, target, self.config, subset=not everything)
+        candidates = reader.candidates((kind,), iteration)
+        *_, state, meta = read_fitting(reader, candidates, self.algorithm, target, self.config, subset=not everything)
         if not everything:
             fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
             self.train_state = fresh.replace(**state["train"])
