@@ -1,4 +1,4 @@
-"""``python -m strl_jax.bench --config FILE [key=value ...]``: how fast a config trains on this machine."""
+"""``python -m strl_jax.bench --config FILE [key=value ...]``: training speed of a config on this machine."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -26,8 +27,8 @@ from strl_jax.sharding import AXIS, shard_jit
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = launch.Parser(prog="python -m strl_jax.bench", description="Time the compiled training of a config.")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the file's")
+    parser = launch.Parser(prog="python -m strl_jax.bench", description="Measure the training speed of a config.")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that replace the file's")
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML config")
     parser.add_argument("--repeats", type=int, default=10, metavar="N", help="timed calls of each program (10)")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="iterations before timing (5)")
@@ -43,13 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted."""
     begin = time.perf_counter()
     arguments = parse(argv)
-    return launch.guarded(lambda: _run(arguments, begin), "interrupted before the end of the measuring")
+    return launch.guarded(partial(_run, arguments, begin), "interrupted before the end of the measurement")
 
 
 def _run(arguments: argparse.Namespace, begin: float) -> int:
     config, lines = config_module.load(arguments.config, arguments.overrides)
-    for line in lines:
-        launch.tell("warning", line)
+    launch.print_lines("warning", *lines)
     _check_out(arguments.out)
     launch.initialize(arguments)
     launch.use_compilation_cache()
@@ -67,7 +67,7 @@ def _run(arguments: argparse.Namespace, begin: float) -> int:
 
 
 def _check_out(path: Path) -> None:
-    """Whether a file can be written there, known before the minutes of measuring."""
+    """Checks that the file can be written, before minutes of measurement. Raises ``ConfigError``."""
     if not path.parent.is_dir():
         raise ConfigError(f"--out: {path}: there is no folder {path.parent}")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
@@ -75,19 +75,19 @@ def _check_out(path: Path) -> None:
 
 
 def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> dict:
-    """Times the fused iteration, its two halves and the bare physics, each compiled and run on its own.
+    """Measures the fused iteration, its two halves and the physics alone, as separate programs.
 
-    Physics-only is a scan of the simulator's own step over its own state under random
-    actions, with no policy, no resets and no storage. (It is no strict ceiling: an
-    adapter may keep less of the state, see ``envs.live_leaves``.)
+    Physics only is a scan of the simulator's step under random actions, without policy,
+    resets and storage. It is not a strict upper bound of the speed: an adapter can keep
+    less of the simulator's state, see ``envs.live_leaves``.
 
     Args:
-        warmup: iterations before timing.
-        repeats: timed calls of each program.
-        begin: ``time.perf_counter()`` from which the time to the first iterations counts.
+        warmup: iterations before the measurement.
+        repeats: measured calls of each program.
+        begin: ``time.perf_counter()`` at the start of the command.
 
     Returns:
-        Seconds (medians), steps/s, ratios, compile seconds, memory and versions, as JSON.
+        Median seconds, steps/s, ratios, compile seconds, memory and versions, as JSON.
     """
     programs = runner.programs
     programs.request("step")
@@ -114,7 +114,7 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> 
 
 
 def make_physics(reset: Callable, step: Callable, action_size: int, num_steps: int, mesh: Mesh):
-    """Programs of a bare simulator under uniform random actions.
+    """Programs of the simulator alone under uniform random actions.
 
     Returns:
         ``key[B] -> state`` and ``(state, key) -> state`` after ``num_steps`` steps.
@@ -133,14 +133,14 @@ def make_physics(reset: Callable, step: Callable, action_size: int, num_steps: i
 
 
 def time_physics(runner: OnPolicyRunner, repeats: int) -> float:
-    """Median seconds of an iteration's steps in the bare simulator, some steps after its reset."""
+    """Median seconds of an iteration's steps in the simulator alone, two iterations after its reset."""
     env, config = runner.env.env, runner.config
     reset, run = make_physics(*env.simulator(), env.action_size, config.runner.num_steps_per_env, runner.mesh)
     key = jax.random.key(config.seed)
     state = reset(jax.random.split(key, config.env.num_envs))
     for index in range(2):
         state = jax.block_until_ready(run(state, jax.random.fold_in(key, index)))
-    return _median(lambda: run(state, key), repeats)
+    return _time_chain(lambda: (run(state, key),), (), repeats)[0]
 
 
 def _time_parts(runner: OnPolicyRunner, train, rollout, repeats: int) -> dict[str, float]:
@@ -174,22 +174,13 @@ def _report(runner: OnPolicyRunner, seconds: dict[str, float]) -> dict:
 
 
 def _time_chain(program: Callable, states: tuple, repeats: int) -> tuple[float, tuple]:
-    """Median seconds of a program whose first results are its next arguments."""
+    """Median seconds of a program whose first results are its next arguments. Returns also the last results."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
         states = jax.block_until_ready(program(*states))[: len(states)]
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds), states
-
-
-def _median(call: Callable, repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(call())
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
 
 
 def _show(value) -> str:

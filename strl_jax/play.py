@@ -1,10 +1,10 @@
-"""``python -m strl_jax.play RUN_DIR``: watch a trained policy, in numbers, figures and pictures."""
+"""``python -m strl_jax.play RUN_DIR``: run a trained policy, with tables, plots and videos."""
 
 import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from strl_jax.builders import environment
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
-from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners import launch
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
@@ -26,30 +25,36 @@ from strl_jax.viewer.roll import Roll, make_roll
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
-    parser = launch.Parser(prog="python -m strl_jax.play", description="Watch a trained policy.")
+    parser = launch.Parser(prog="python -m strl_jax.play", description="Run and show a trained policy.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
-    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings over the run's")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings that replace the run's")
     launch.add_checkpoint_arguments(parser)
-    parser.add_argument("--num-envs", type=_count, default=64, metavar="N", help="episodes; default: 64")
-    parser.add_argument("--seed", type=_seed, metavar="N", help="of the episodes; default: the run's")
-    parser.add_argument("--command", type=_command, metavar="VX,VY,YAW", help="m/s, m/s, rad/s for every robot")
-    parser.add_argument("--table", action="store_true", help="how commands over the trained ranges are followed")
-    parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="a video of environment 0")
-    parser.add_argument("--html", type=Path, metavar="FILE.html", help="a page that shows it in three dimensions")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="velocities, torques and contacts over time")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="all numbers")
+    parser.add_argument(
+        "--num-envs", type=_integer(1, MOST), default=64, metavar="N", help="number of episodes; default: 64"
+    )
+    parser.add_argument(
+        "--seed", type=_integer(0, 2**32 - 1), metavar="N", help="seed of the episodes; default: the run's"
+    )
+    parser.add_argument(
+        "--command", type=_command, metavar="VX,VY,YAW", help="command for every robot, in m/s, m/s, rad/s"
+    )
+    parser.add_argument("--table", action="store_true", help="tracking of commands over the trained ranges")
+    parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="write a video of environment 0")
+    parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a 3D view of environment 0")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="plot velocities, torques and contacts")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="write all numbers")
     return parser.parse(_joined(sys.argv[1:] if argv is None else argv))
 
 
 def _joined(argv: Sequence[str]) -> list[str]:
-    """The arguments with ``--command -1,0,0`` as one, which would else be taken for an option."""
-    found: list[str] = []
+    """Joins ``--command -1,0,0`` to one argument; otherwise argparse takes ``-1,0,0`` for an option."""
+    joined: list[str] = []
     for text in map(str, argv):
-        if found and found[-1] == "--command":
-            found[-1] = f"--command={text}"
+        if joined and joined[-1] == "--command":
+            joined[-1] = f"--command={text}"
         else:
-            found.append(text)
-    return found
+            joined.append(text)
+    return joined
 
 
 def _command(text: str) -> tuple[float, float, float]:
@@ -62,22 +67,20 @@ def _command(text: str) -> tuple[float, float, float]:
     return numbers
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer from 1 to {MOST}")
-    return int(text)
+def _integer(lowest: int, highest: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if not text.isdecimal() or not lowest <= int(text) <= highest:
+            message = f"{text!r} is not allowed; it must be an integer from {lowest} to {highest}"
+            raise argparse.ArgumentTypeError(message)
+        return int(text)
 
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be an integer from 0 to {2**32 - 1}")
-    return int(text)
+    return convert
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted."""
     arguments = parse(argv)
-    return launch.guarded(lambda: _run(arguments), "interrupted; files that were not named above are as they were")
+    return launch.guarded(partial(_run, arguments), "interrupted; files that were not named above are unchanged")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -85,33 +88,31 @@ def _run(arguments: argparse.Namespace) -> int:
     paths = {option: path for option, path in paths.items() if path is not None}
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
-    source = Checkpointer(arguments.run_dir)
-    launch.choose_checkpoint(arguments, source)  # without one nothing need be built
+    requested = launch.RequestedCheckpoint(arguments)
     env = environment.make_env(config.env)
     lines += _check(config, env, arguments)
     library = _find_gl() if arguments.video is not None else None
-    for line in lines:
-        launch.tell("warning", line)
+    launch.print_lines("warning", *lines)
     launch.use_compilation_cache()
-    chosen = launch.choose_checkpoint(arguments, source)  # that of before may be gone: the run may still be training
-    trained = load.load(source, chosen, config, environment.make_episode_env(config, env))
-    launch.note_if_not_best(arguments, chosen, trained.kind)
+    candidates = requested.candidates()
+    trained = load.load(requested.reader, candidates, config, environment.make_episode_env(config, env))
+    requested.note(candidates, trained.kind)
     _show(trained, _play(trained, arguments), paths, library)
     return 0
 
 
 def _check(config: Config, env: Env, arguments: argparse.Namespace) -> list[str]:
-    """Whether the environment can do what is asked for; warnings."""
+    """Checks that the environment supports the options. Returns warnings."""
     for option in ("command", "table"):
         if getattr(arguments, option) and not can_record(env):
-            raise ConfigError(f"--{option}: {config.env.name} takes no command; legged environments do")
+            raise ConfigError(f"--{option}: {config.env.name} has no commands; use a legged environment")
     for option in ("video", "html"):
         if getattr(arguments, option) is not None and not can_record(env) and positions_of(env) is None:
             raise ConfigError(
-                f"--{option}: {config.env.name} has no robot to show; legged, Brax and Playground ones have"
+                f"--{option}: {config.env.name} has no robot to show; use a legged, Brax or Playground environment"
             )
     if arguments.table and not table.grid(env.config.commands):
-        raise ConfigError("--table: no command in commands.ranges is longer than commands.smallest")
+        raise ConfigError("--table: all commands in commands.ranges are shorter than commands.smallest")
     if arguments.command is None:
         return []
     return [f"--command: {line}" for line in table.outside(arguments.command, env.config.commands)]
@@ -124,58 +125,57 @@ def _find_gl() -> str:
 
 
 def _play(trained: Trained, arguments: argparse.Namespace) -> tuple[Roll, dict]:
-    """The episodes, printed, and all numbers, JSON-able."""
+    """Runs the episodes and prints the results. Returns the episodes, and all numbers as JSON."""
     seed = trained.config.seed if arguments.seed is None else arguments.seed
-    key = jax.random.fold_in(jax.random.key(seed), trained.iteration)  # that of the evaluation in the training
+    key = jax.random.fold_in(jax.random.key(seed), trained.iteration)  # as in the evaluation during training
     console, count = Console(), arguments.num_envs
-    told = {"run_dir": str(arguments.run_dir), "checkpoint": trained.kind, "iteration": trained.iteration}
-    told |= {"env": trained.config.env.name, "seed": seed, "num_envs": count, "command": arguments.command}
+    results = {"run_dir": str(arguments.run_dir), "checkpoint": trained.kind, "iteration": trained.iteration}
+    results |= {"env": trained.config.env.name, "seed": seed, "num_envs": count, "command": arguments.command}
     print(f"{trained.kind} checkpoint of iteration {trained.iteration}, {count} episodes, seed {seed}")
     commands = None if arguments.command is None else jnp.tile(jnp.array(arguments.command), (count, 1))
     policy = (trained.variables, trained.stats, key)
     roll = make_roll(trained.env, trained.algorithm, count)(*policy, commands)
-    units = table.UNITS if can_record(trained.env.env) else {}  # another environment's metrics may be of anything
+    units = table.UNITS if can_record(trained.env.env) else {}  # units of other environments are not known
     console.print(table.of_policy(roll.numbers, units))
-    told["evaluation"] = table.numbers_of(roll.numbers)
+    results["evaluation"] = table.numbers_of(roll.numbers)
     if arguments.table:
         each = table.grid(trained.env.env.config.commands)
         many = max(1, count // len(each))
         commands = jnp.repeat(jnp.array(each), many, axis=0)
         rolled = make_roll(trained.env, trained.algorithm, len(each) * many, len(each))(*policy, commands)
-        told["table"] = table.rows(each, rolled, many)
-        console.print(table.of_commands(told["table"]))
-    return roll, told
+        results["table"] = table.rows(each, rolled, many)
+        console.print(table.of_commands(results["table"]))
+    return roll, results
 
 
-def _show(trained: Trained, found: tuple[Roll, dict], paths: dict[str, Path], library: str | None) -> None:
-    """Writes all files that were asked for, and names each."""
-    roll, told = found
+def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], library: str | None) -> None:
+    """Writes the requested files and prints their paths."""
+    roll, results = played
     env, trace = trained.env.env, roll.trace
     if "--out" in paths:
-        outputs.write(paths["--out"], lambda path: path.write_text(json.dumps(told, indent=1) + "\n"))
-        print(paths["--out"])
+        _write(paths["--out"], lambda path: path.write_text(json.dumps(results, indent=1) + "\n"))
     if "--plot" in paths:
         from strl_jax.viewer import plot
 
         names = (env.config.robot.joints, env.config.robot.feet) if can_record(env) else ((), ())
         form = paths["--plot"].suffix.lower().removeprefix(".")
-        outputs.write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
-        print(paths["--plot"])
+        _write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
     if "--html" not in paths and "--video" not in paths:
         return
     from strl_jax.viewer import page, scene, video  # import MuJoCo
 
-    model, title = (
-        scene.of(env, trace["qpos"]),
-        f"{trained.config.env.name}, {trained.kind} checkpoint of iteration {trained.iteration}",
-    )
+    model = scene.of(env, trace["qpos"])
+    title = f"{trained.config.env.name}, {trained.kind} checkpoint of iteration {trained.iteration}"
     if "--html" in paths:
         text = page.build(model, trace, env.dt, title)
-        outputs.write(paths["--html"], lambda path: path.write_text(text))
-        print(paths["--html"])
+        _write(paths["--html"], lambda path: path.write_text(text))
     if "--video" in paths:
-        outputs.write(paths["--video"], partial(video.make, library=library, model=model, trace=trace, dt=env.dt))
-        print(paths["--video"])
+        _write(paths["--video"], partial(video.make, library=library, model=model, trace=trace, dt=env.dt))
+
+
+def _write(path: Path, make: Callable[[Path], None]) -> None:
+    outputs.write(path, make)
+    print(path)
 
 
 if __name__ == "__main__":

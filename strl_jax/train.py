@@ -7,7 +7,8 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -24,16 +25,16 @@ from strl_jax.runners.on_policy import OnPolicyRunner
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Command line."""
     parser = launch.Parser(prog="python -m strl_jax.train", description="Train a policy.")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the file's, like seed=7")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the config, like seed=7")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML config")
-    parser.add_argument("--resume", type=Path, metavar="RUN_DIR", help="go on with this run")
+    parser.add_argument("--resume", type=Path, metavar="RUN_DIR", help="continue this run")
     parser.add_argument("--log-dir", type=Path, metavar="DIR", help="run folder; default: by experiment and date")
     parser.add_argument("--print-config", action="store_true", help="print the resolved config and stop")
     parser.add_argument("--print-schema", action="store_true", help="print the JSON schema of configs and stop")
     launch.add_arguments(parser)
     arguments = parser.parse(argv)
     if not arguments.print_schema and (arguments.config is None) == (arguments.resume is None):
-        parser.error("one of --config FILE and --resume RUN_DIR is needed, and not both")
+        parser.error("exactly one of --config FILE and --resume RUN_DIR is needed")
     if arguments.resume is not None and arguments.log_dir is not None:
         parser.error("--log-dir: a resumed run stays in its folder")
     return arguments
@@ -42,7 +43,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted before the training."""
     arguments = parse(argv)
-    return launch.guarded(lambda: _run(arguments), "interrupted before the training began")
+    return launch.guarded(partial(_run, arguments), "interrupted before the training began")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -50,8 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(config_module.json_schema(), indent=2))
         return 0
     config, lines = _read(arguments)
-    for line in lines:
-        launch.tell("warning", line)
+    launch.print_lines("warning", *lines)
     if arguments.print_config:
         environment.check_env(config.env)
         print(config_module.to_yaml(environment.filled(config)), end="")
@@ -72,19 +72,26 @@ def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
 
 
 def _train(arguments: argparse.Namespace, config: Config) -> int:
-    started = time.perf_counter()
+    started, resumes, leader = time.perf_counter(), arguments.resume is not None, jax.process_index() == 0
     _check_writers(config)
     runner = OnPolicyRunner(None, config)
-    with ExitStack() as held:
-        try:
-            checks.check_trains(config, runner.algorithm.policy)
-            if arguments.resume is None:
-                runner.check_start()
-            _learn(runner, arguments, held)
-        finally:
-            runner.close()
-    if jax.process_index() == 0:
-        _tell(runner, time.perf_counter() - started, resumed=arguments.resume is not None)
+    with ExitStack() as lock, closing(runner):
+        checks.check_trains(config, runner.algorithm.policy)
+        if not resumes:
+            runner.check_start()
+        _open_folder(runner, arguments, lock)
+        done = runner.progress.iteration
+        if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged
+            try:
+                runner.learn(config.runner.max_iterations - done)
+            except ConfigError:  # a writer did not start: nothing was trained
+                if not resumes and leader:
+                    shutil.rmtree(runner.log_dir, ignore_errors=True)
+                raise
+        if leader and runner.progress.iteration == done and not runner.stopped_by:
+            launch.print_lines("note", f"nothing was trained: {_reached_limit(runner)}")
+    if leader:
+        _print_summary(runner, time.perf_counter() - started, resumes)
     return 0
 
 
@@ -95,56 +102,41 @@ def _check_writers(config: Config) -> None:
         raise ConfigError(f"runner.logger: {error}") from None
 
 
-def _learn(runner: OnPolicyRunner, arguments: argparse.Namespace, held: ExitStack) -> None:
-    """Trains in the run folder, which is locked as long as ``held`` is open."""
+def _open_folder(runner: OnPolicyRunner, arguments: argparse.Namespace, lock: ExitStack) -> None:
+    """Creates the run folder or loads the run in it. The folder is locked until ``lock`` is closed."""
     config, leader = runner.config, jax.process_index() == 0
     path = arguments.resume or arguments.log_dir or run_dir.name(config)
     if arguments.resume is None and leader:
         path = run_dir.create(path, config, run_dir.units(runner.env.env))
     path = launch.path_of_process_0(path)
     if leader:
-        held.enter_context(run_dir.locked(path))
+        lock.enter_context(run_dir.locked(path))
     runner.open(path)
     if arguments.resume is not None:
-        for line in _go_on(runner):
-            if leader:
-                launch.tell("note", line)
-    begin = runner.progress.iteration
-    if arguments.resume is None or config.runner.max_iterations > begin:  # else its config stays as it is
-        try:
-            runner.learn(config.runner.max_iterations - begin)
-        except ConfigError:  # a writer did not start: nothing was trained
-            if arguments.resume is None and leader:
-                shutil.rmtree(path, ignore_errors=True)
-            raise
-    if leader and runner.progress.iteration == begin and not runner.stopped_by:
-        launch.tell("note", f"nothing was trained: {_spent(runner)}")
+        notes = _resume(runner)
+        launch.print_lines("note", *(notes if leader else []))
 
 
-def _spent(runner: OnPolicyRunner) -> str:
-    """The budget that is spent."""
+def _resume(runner: OnPolicyRunner) -> list[str]:
+    """Loads the newest undamaged checkpoint; returns notes. A run whose checkpoints are lost is not started again."""
+    if runner.checkpointer.is_fresh():
+        metrics.check_none_lost(runner.log_dir)
+        return ["the run has no checkpoint yet; it starts from the beginning"]
+    return runner.load(runner.log_dir)
+
+
+def _reached_limit(runner: OnPolicyRunner) -> str:
     limits, progress = runner.config.runner, runner.progress
     if limits.max_iterations <= progress.iteration:
         return f"{progress.iteration} iterations are done, runner.max_iterations is {limits.max_iterations}"
     return f"{progress.env_steps} env steps are done, runner.max_env_steps is {limits.max_env_steps}"
 
 
-def _go_on(runner: OnPolicyRunner) -> list[str]:
-    """Loads the newest whole checkpoint; lines worth telling. Damage is no fresh start: it would overwrite the run."""
-    if runner.checkpointer.is_fresh():
-        metrics.check_none_lost(runner.log_dir)
-        return [NOTHING_SAVED]
-    return runner.load(runner.log_dir)
-
-
-NOTHING_SAVED = "there is no checkpoint of the run; it starts from its beginning"
-
-
-def _tell(runner: OnPolicyRunner, seconds: float, resumed: bool) -> None:
-    """What came of it and where it lies."""
+def _print_summary(runner: OnPolicyRunner, seconds: float, resumed: bool) -> None:
+    """Prints results, times and the run folder."""
     progress = runner.progress
     if runner.stopped_by:
-        print(f"stopped by {runner.stopped_by} and saved; go on with --resume {runner.log_dir}")
+        print(f"stopped by {runner.stopped_by} and saved; continue with --resume {runner.log_dir}")
     iterations = f"{progress.iteration} iteration{'s' * (progress.iteration != 1)}"
     print(f"{iterations}, {progress.env_steps:,} env steps, {seconds:.0f} s in this session")
     if len(progress.rewards):
@@ -152,7 +144,7 @@ def _tell(runner: OnPolicyRunner, seconds: float, resumed: bool) -> None:
         print(f"{last}: mean return {progress.rewards.mean():.5g}, length {progress.lengths.mean():.0f}")
     value = progress.evaluation
     if value and math.isnan(value["Eval/mean_return"]):
-        print("last evaluation: every episode was cut for NaN, infinity or 1e9 and more")
+        print("last evaluation: every episode was invalid (NaN, infinity or values >= 1e9) and was cut")
     elif value:
         print(
             f"last evaluation: return {value['Eval/mean_return']:.5g} +- {value['Eval/std_return']:.3g} "

@@ -1,4 +1,4 @@
-"""The policy as it runs on a robot: one pure function of named arrays, for every form of export."""
+"""Deployed policy: one pure function of named arrays, for all export formats."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ STEPS = 6
 
 
 class DeployError(ValueError):
-    """A policy that cannot be exported, in one clear line."""
+    """A policy cannot be exported; the message is one line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Deployable:
-    """The mean action and the memories after one step, with normaliser and weights inside.
+    """The mean action and the hidden states after one step; contains normaliser and weights.
 
     Inputs by name: the components of the group ``actor``, ``[B, *shape]``, not
-    normalised, and the memories that the action depends on, such as
+    normalised, and the hidden states that the action depends on, such as
     ``carry.actor.hidden``, ``[B, layers, H]``. Outputs: ``action``, ``[B, A]``, and the
-    memories under the same names. All are float32. An episode starts with memories of
-    zeros; estimates take the place of all truths that they may replace.
+    hidden states with the same names. All are float32. An episode starts with hidden
+    states of zero. Estimates always replace the true values that they can replace.
 
     Attributes:
-        algorithm: policy, groups and how they are normalised.
+        algorithm: policy, observation groups and their normalisation.
         variables, stats: parameters of the policy, and statistics of the groups.
 
     Raises:
-        DeployError: the policy is made of other policies, or nothing is observed.
+        DeployError: the policy consists of other policies.
     """
 
     algorithm: Algorithm
@@ -49,32 +49,34 @@ class Deployable:
     def __post_init__(self):
         policy = self.algorithm.policy
         if not isinstance(policy, Policy):
-            raise DeployError(f"a {type(policy).__name__} is not exported: it selects among policies that can be")
+            raise DeployError(
+                f"a {type(policy).__name__} cannot be exported: export the policies that it selects among"
+            )
 
     @property
     def observations(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each component without the batch, in the order of the group."""
+        """Shape of each component without the batch axis, in the order of the group."""
         actor = self.algorithm.groups["actor"]
         return dict(zip(actor.names, actor.shapes, strict=True))
 
     @cached_property
     def carry(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each memory without the batch; empty when feed-forward."""
+        """Shape of each hidden state without the batch axis; empty for a feed-forward policy."""
         return {name: leaf.shape[1:] for name, leaf in _names(self._needed(1)).items()}
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each input without the batch, in the order of the exported function."""
+        """Shape of each input without the batch axis, in the order of the exported function."""
         return self.observations | self.carry
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each output without the batch."""
+        """Shape of each output without the batch axis."""
         return {"action": (self.algorithm.policy.action_size,)} | self.carry
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Components whose values do not matter: an estimate takes their place before anything reads them."""
+        """Components that do not influence the action: an estimate replaces them before they are read."""
         read, replaced = set(), set()
         for stage in (self.algorithm.policy.adaptor, self.algorithm.policy.estimator):
             if stage is not None and stage.replace_prob > 0:
@@ -83,7 +85,7 @@ class Deployable:
         return tuple(name for name in self.observations if name in replaced - read)
 
     def __call__(self, values: dict[str, Array]) -> dict[str, Array]:
-        """One step. In full float32 also where a device would take shorter matrix products."""
+        """Computes one step, in full float32 also on devices whose default matrix products are less precise."""
         algorithm, policy = self.algorithm, self.algorithm.policy
         batch = values[next(iter(self.observations))].shape[0]
         needed = self._needed(batch)
@@ -91,12 +93,12 @@ class Deployable:
         carry = policy.initial_carry(batch) | jax.tree.unflatten(jax.tree.structure(needed), given)
         with jax.default_matmul_precision("float32"):
             groups = algorithm.pack(self.stats, values, ("actor",))
-            # One flag for all: the caller resets with zeros.
+            # One reset flag for all: the caller resets with hidden states of zero.
             mean, _, end = policy.apply(self.variables, groups, carry, jnp.zeros(1, bool), method="act")
         return {"action": mean} | _names({name: end[name] for name in needed})
 
     def _needed(self, batch) -> dict:
-        """Empty memories that the action depends on."""
+        """Initial hidden states that the action depends on."""
         policy = self.algorithm.policy
         unused = {"critic"}
         for name in ("adaptor", "estimator"):
@@ -106,17 +108,17 @@ class Deployable:
         return {name: carry for name, carry in policy.initial_carry(batch).items() if name not in unused}
 
 
-def largest_difference(deployable: Deployable, step: Step, seed: int = 0) -> float:
-    """How far an exported policy is from the one in this process, on random observations.
+def largest_difference(deployable: Deployable, exported: Step) -> float:
+    """Difference between an exported policy and the policy in this process, on random observations.
 
-    Both go through a few steps with memories of their own, for two sizes of the batch.
-    Observations are as widely spread as the statistics say.
+    Both compute a few steps, each with its own hidden states, for two batch sizes. The
+    observations have the mean and variance of the statistics.
 
     Returns:
-        The largest ``|exported - own| / max(1, |own|)`` of all actions and memories; NaN
-        if anything is.
+        The largest ``|exported - original| / max(1, |original|)`` of all actions and hidden
+        states; NaN if a value is NaN.
     """
-    rng, own, worst = np.random.default_rng(seed), jax.jit(deployable), 0.0
+    rng, original, worst = np.random.default_rng(0), jax.jit(deployable), 0.0
     for batch in BATCHES:
         zeros = {name: np.zeros((batch, *shape), np.float32) for name, shape in deployable.carry.items()}
         carries = [zeros, zeros]
@@ -124,17 +126,17 @@ def largest_difference(deployable: Deployable, step: Step, seed: int = 0) -> flo
             obs = _random(deployable, batch, rng)
             results = [
                 {name: np.asarray(x) for name, x in function(obs | carry).items()}
-                for function, carry in zip((own, step), carries, strict=True)
+                for function, carry in zip((original, exported), carries, strict=True)
             ]
             for name in deployable.outputs:
-                right, found = (result[name] for result in results)
-                worst = np.maximum(worst, np.max(np.abs(found - right) / np.maximum(1.0, np.abs(right))))
+                expected, actual = (result[name] for result in results)
+                worst = np.maximum(worst, np.max(np.abs(actual - expected) / np.maximum(1.0, np.abs(expected))))
             carries = [{name: result[name] for name in zeros} for result in results]
     return float(worst)
 
 
 def check(deployable: Deployable, step: Step, name: str) -> float:
-    """``largest_difference``. Raises ``DeployError`` if it is above ``TOLERANCE``."""
+    """Returns ``largest_difference``. Raises ``DeployError`` if it is above ``TOLERANCE``."""
     difference = largest_difference(deployable, step)
     if not difference <= TOLERANCE:
         raise DeployError(f"{name}: differs from the policy by {difference:.2g}, more than {TOLERANCE:g}; not written")
@@ -152,7 +154,7 @@ def _random(deployable: Deployable, batch: int, rng: np.random.Generator) -> Nam
 
 
 def _names(carry: dict) -> dict[str, Array]:
-    """Leaves by names like ``carry.actor.hidden``."""
+    """Name -> leaf, with names like ``carry.actor.hidden``."""
     keystr = jax.tree_util.keystr
     leaves = jax.tree_util.tree_leaves_with_path(carry)
     return {f"carry.{keystr(path, simple=True, separator='.')}": leaf for path, leaf in leaves}

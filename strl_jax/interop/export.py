@@ -1,13 +1,13 @@
-"""``python -m strl_jax.interop.export RUN_DIR --onnx FILE --stablehlo FILE``: the trained policy for a robot."""
+"""``python -m strl_jax.interop.export RUN_DIR --onnx FILE --stablehlo FILE``: export of a trained policy."""
 
 import argparse
 import importlib
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from strl_jax.builders import acting, environment
@@ -17,8 +17,9 @@ from strl_jax.envs.base import Env
 from strl_jax.interop import deploy, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.run_folder import run_dir
-from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.run_folder.atomic import replacement
 from strl_jax.run_folder.layout import versions
+from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import launch
 
 
@@ -27,9 +28,7 @@ class Output:
     """One file to write.
 
     Attributes:
-        path: where.
-        content: what.
-        load: gives the policy in a file back; None: there is none in it.
+        load: reads the policy from a file of this format; None if the file holds no policy.
     """
 
     path: Path
@@ -53,49 +52,44 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, or 2 for bad input and a policy that cannot be exported."""
     arguments = parse(argv)
-    return launch.guarded(lambda: _run(arguments), "interrupted; files that were not named above are as they were")
+    interrupted = "interrupted; files that were not named above are unchanged"
+    return launch.guarded(partial(_run, arguments), interrupted, (DeployError,))
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    try:
-        _check(arguments)
-        launch.use_compilation_cache()
-        config, _ = run_dir.read_config(arguments.run_dir)
-        source = Checkpointer(arguments.run_dir)
-        launch.choose_checkpoint(arguments, source)  # without one nothing need be built
-        env = environment.make_env(config.env)
-        chosen = launch.choose_checkpoint(
-            arguments, source
-        )  # that of before may be gone: the run may still be training
-        deployable, layout = read(source, chosen, config, env)
-        launch.note_if_not_best(arguments, chosen, layout["checkpoint"])
-        outputs = make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo)
-        differences = write(deployable, outputs)
-        print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")
-        for path, difference in differences.items():
-            print(f"{path}: largest difference from the policy {difference:.2g}")
-    except DeployError as error:
-        launch.tell("error", error)
-        return 2
+    _check(arguments)
+    launch.use_compilation_cache()
+    config, _ = run_dir.read_config(arguments.run_dir)
+    requested = launch.RequestedCheckpoint(arguments)
+    env = environment.make_env(config.env)
+    candidates = requested.candidates()
+    deployable, layout = read(requested.reader, candidates, config, env)
+    requested.note(candidates, layout["checkpoint"])
+    differences = write(deployable, make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo))
+    print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")
+    for path, difference in differences.items():
+        print(f"{path}: largest difference from the policy {difference:.2g}")
     return 0
 
 
-def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config, env: Env) -> tuple[Deployable, dict]:
-    """The policy in the first checkpoint ``chosen`` that is whole; warns of those passed over.
+def read(
+    reader: CheckpointReader, candidates: Sequence[tuple[str, int]], config: Config, env: Env
+) -> tuple[Deployable, dict]:
+    """The policy in the first intact checkpoint of ``candidates``; warns of damaged ones.
 
     Args:
-        source: of the run; gave ``chosen``.
-        config, env: the run's.
+        reader, candidates: the run, and which of its checkpoints to try.
+        config, env: of the run.
 
     Returns:
-        The policy, and its description for users of the exported file, JSON-able.
+        The policy, and its description for users of the exported file, as JSON.
 
     Raises:
-        CheckpointError: all are damaged, or it is one of other observations.
+        CheckpointError: all are damaged, or the checkpoint has other observations.
         DeployError: the policy cannot be exported.
     """
     algorithm = acting.make_acting(config, env)
-    kind, number, train, meta = read_acting(source, chosen, algorithm, config)
+    kind, number, train, meta = read_acting(reader, candidates, algorithm, config)
     deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
     return deployable, describe(deployable, config, env.dt) | {
         "iteration": number,
@@ -105,7 +99,7 @@ def read(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
 
 
 def describe(deployable: Deployable, config: Config, dt: float) -> dict:
-    """Names, and shapes without the batch, in the order of inputs and outputs; ``dt`` is one step in seconds."""
+    """Names, and shapes without the batch axis, in the order of inputs and outputs; ``dt``: seconds per step."""
     return {
         "observations": [{"name": name, "shape": list(shape)} for name, shape in deployable.observations.items()],
         "unread": list(deployable.unread),
@@ -125,7 +119,7 @@ def make_outputs(
     """The files to write, for each path that is not None.
 
     Raises:
-        DeployError: a package is missing, or a policy has no such form.
+        DeployError: a package is missing, or the policy cannot be written in this format.
     """
     outputs = []
     if onnx is not None:
@@ -139,47 +133,39 @@ def make_outputs(
 
 
 def write(deployable: Deployable, outputs: Sequence[Output]) -> dict[Path, float]:
-    """Writes all files or none; each policy is loaded back and compared first.
+    """Writes all files or none; each policy is read back and compared with ``deployable`` first.
 
     Returns:
-        Path -> ``deploy.largest_difference``, for those with a policy.
+        Path -> ``deploy.largest_difference``, for the files with a policy.
 
     Raises:
-        DeployError: a file cannot be written, or its policy differs.
+        DeployError: the policy in a file differs.
+        OSError: a file cannot be written.
     """
     differences = {}
-    with ExitStack() as stack:
+    with ExitStack() as replacements:
         for output in outputs:
-            temporary = _temporary(output.path)
-            stack.callback(_remove, temporary)
-            try:
-                temporary.write_bytes(output.content)
-            except OSError as error:
-                raise DeployError(f"{output.path}: cannot be written: {error.strerror}") from None
+            temporary = replacements.enter_context(replacement(output.path))
+            temporary.write_bytes(output.content)
             if output.load is not None:
                 differences[output.path] = deploy.check(deployable, output.load(temporary), str(output.path))
-        for output in outputs:
-            try:
-                os.replace(_temporary(output.path), output.path)
-            except OSError as error:
-                raise DeployError(f"{output.path}: cannot be written: {error.strerror}") from None
     return differences
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Whether all that the outputs need is there, before anything slow."""
+    """Checks files and packages of the outputs before the slow work. Raises ``DeployError``."""
     paths = [path for path in (arguments.onnx, arguments.stablehlo) if path is not None]
     described = [] if arguments.stablehlo is None else [stablehlo.description(arguments.stablehlo)]
     if len({path.absolute() for path in paths}) < len(paths):
         raise DeployError(f"--onnx and --stablehlo name the same file, {arguments.onnx}")
     for path in paths + described:
-        what = run_dir.obstacle(path, arguments.run_dir)
-        if what is not None:
-            raise DeployError(f"{path}: cannot be written: {what}")
+        reason = run_dir.obstacle(path, arguments.run_dir)
+        if reason is not None:
+            raise DeployError(f"{path}: cannot be written: {reason}")
     if arguments.onnx is not None:
         _package("strl_jax.interop.onnx.model", "--onnx")
     if arguments.stablehlo is not None:
-        _package("flatbuffers", "--stablehlo")  # jax.export writes with it, and does not bring it
+        _package("flatbuffers", "--stablehlo")  # jax.export needs it and does not install it
 
 
 def _package(name: str, option: str):
@@ -187,15 +173,6 @@ def _package(name: str, option: str):
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise DeployError(f"{option} needs the package {error.name}: pip install 'strl_jax[onnx]'") from None
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
 
 
 if __name__ == "__main__":

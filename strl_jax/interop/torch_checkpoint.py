@@ -1,14 +1,14 @@
 """``python -m strl_jax.interop.torch_checkpoint FILE --config FILE [key=value ...] --out RUN_DIR``.
 
-Turns a ``model_*.pt`` of st_rl, rsl_rl or legged_gym into a run folder to resume from.
+Converts a ``model_*.pt`` of st_rl, rsl_rl or legged_gym to a run folder that can be resumed.
 """
 
 import argparse
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from strl_jax import config as config_module
 from strl_jax.config import Config, ConfigError
 from strl_jax.interop import torch_moments
 from strl_jax.run_folder import run_dir
-from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners import launch
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files import networks as torch_networks
@@ -39,7 +38,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m strl_jax.interop.torch_checkpoint", description="Make a run folder from a torch checkpoint."
     )
     parser.add_argument("checkpoint", type=Path, metavar="FILE", help="model_*.pt of st_rl, rsl_rl or legged_gym")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the config's, like seed=7")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="settings that replace the config's, like seed=7"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", required=True, help="YAML config of the run")
     parser.add_argument("--out", type=Path, metavar="RUN_DIR", required=True, help="run folder to make")
     return parser.parse(argv)
@@ -48,35 +49,32 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, or 2 for bad input, when nothing is written."""
     arguments = parse(argv)
-    warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
-    try:
-        config, lines = config_module.load(arguments.config, arguments.overrides)
-        for line in lines:
-            launch.tell("warning", line)
-        _check_free(arguments.out)
-        checkpoint = load_torch(arguments.checkpoint)
-        launch.use_compilation_cache()
-        for line in write_run(checkpoint, config, arguments.out):
-            launch.tell("note", line)
-    except (ConfigError, CheckpointError, TorchFileError) as error:
-        launch.tell("error", error)
-        return 2
+    return launch.guarded(partial(_run, arguments), "interrupted; no run folder was made", (TorchFileError,))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    config, lines = config_module.load(arguments.config, arguments.overrides)
+    launch.print_lines("warning", *lines)
+    _check_free(arguments.out)
+    checkpoint = load_torch(arguments.checkpoint)
+    launch.use_compilation_cache()
+    launch.print_lines("note", *write_run(checkpoint, config, arguments.out))
     print(f"results: {arguments.out}")
     return 0
 
 
 def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[str]:
-    """Makes the run folder ``out``, whole or not at all.
+    """Writes the run folder ``out``, completely or not at all.
 
     Args:
-        checkpoint: what ``load_torch`` gives.
+        checkpoint: result of ``load_torch``.
 
     Returns:
-        Lines on what was not taken over, or not as it is.
+        A line for each part of the file that was changed or not used.
 
     Raises:
-        TorchFileError: file and config do not fit; a line for each fault.
-        ConfigError: the config does not fit itself, or the folder cannot be made.
+        TorchFileError: the file does not fit the config; a line for each fault.
+        ConfigError: the config is inconsistent, or the folder cannot be created.
         CheckpointError: the checkpoint cannot be written.
     """
     _check_keys(checkpoint)
@@ -84,14 +82,14 @@ def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[
     try:
         if runner.algorithm.variables is not None:
             raise ConfigError(
-                f"runner.policy_class_name: {config.runner.policy_class_name} is not allowed; its weights are those "
-                "of the folders in policy.sub_policy_paths"
+                f"runner.policy_class_name: {config.runner.policy_class_name} is not allowed here; its weights come "
+                "from the folders in policy.sub_policy_paths"
             )
         parts, lines = read_parts(checkpoint, runner)
         fresh, runner.rollout_state = runner.fresh_states(config.runner.init_at_random_ep_len)
         runner.train_state = _place(fresh, parts)
         runner.progress.iteration = int(parts["iteration"])
-        runner.progress.env_steps = runner.progress.iteration * runner.steps_per_iteration  # the file does not say
+        runner.progress.env_steps = runner.progress.iteration * runner.steps_per_iteration  # not in the file
         _write(runner, out)
     finally:
         runner.close()
@@ -114,31 +112,29 @@ def _check_keys(checkpoint: Mapping[str, Any]) -> None:
 
 
 def read_parts(checkpoint: Mapping[str, Any], runner: OnPolicyRunner) -> tuple[dict[str, Any], list[str]]:
-    """Fields of the train state as numpy arrays, and lines on what was not taken over.
+    """Fields of the train state as numpy arrays, and a line for each part of the file that was changed or not used.
 
     Raises:
         TorchFileError: weights or statistics do not fit; a line for each fault.
     """
     algorithm, config, iteration = runner.algorithm, runner.algorithm.config, checkpoint.get("iter", 0)
-    weights, found = torch_statistics.split(checkpoint)
-    seen = iteration * runner.steps_per_iteration
+    weights, statistics = torch_statistics.split(checkpoint)
+    samples = iteration * runner.steps_per_iteration
     fresh = runner.programs.states[0]
-    variables, (networks, told), stats = _all_faults(
+    variables, (networks, notes), stats = _all_faults(
         lambda: import_weights(torch_networks.split(weights)[0], algorithm),
         lambda: torch_networks.import_networks(checkpoint, fresh.params),
-        lambda: _statistics(found, algorithm, seen),
+        lambda: _statistics(statistics, algorithm, samples),
     )
     opt_state, lines = torch_moments.import_moments(checkpoint, weights, algorithm, fresh.opt_state["policy"])
     rate, more = _learning_rate(checkpoint, algorithm, iteration)
-    lines += more + told + [f"{key}: in the file, not taken over" for key in checkpoint if key not in TAKEN]
+    lines += more + notes + [f"{key}: in the file, not used" for key in checkpoint if key not in TAKEN]
     if checkpoint.get("infos"):
-        lines.append("infos: in the file, not taken over")
+        lines.append("infos: in the file, not used")
     if "iter" not in checkpoint:
-        lines.append("the file does not say the iteration: it starts at 0")
-    if config.empirical_normalization and any("count" not in group for group in found.values()):
-        lines.append(
-            f"the file does not say how many samples its statistics have seen: {seen} from iteration and config"
-        )
+        lines.append("iter: not in the file; the iteration starts at 0")
+    if config.empirical_normalization and any("count" not in group for group in statistics.values()):
+        lines.append(f"count of the statistics: not in the file; {samples} samples, computed from iteration and config")
     parts = {
         "params": {"policy": variables, **networks},
         "opt_state": {"policy": opt_state},
@@ -150,7 +146,7 @@ def read_parts(checkpoint: Mapping[str, Any], runner: OnPolicyRunner) -> tuple[d
 
 
 def _all_faults(*imports: Callable[[], Any]) -> list:
-    """The results of all, or one error with the faults of all."""
+    """Runs all imports. Returns their results, or raises one error with the faults of all."""
     results, lines = [], []
     for run in imports:
         try:
@@ -162,29 +158,31 @@ def _all_faults(*imports: Callable[[], Any]) -> list:
     return results
 
 
-def _statistics(found: Mapping[str, Mapping], algorithm, seen: int) -> dict:
-    wanted = algorithm.config.empirical_normalization
-    if found and not wanted:
-        raise TorchFileError(f"the file has statistics of observations, the config has not; {SETTING}=true fits it")
-    if wanted and not found:
-        raise TorchFileError(f"the file has no statistics of observations, the config has; {SETTING}=false fits it")
-    return torch_statistics.import_statistics(found, algorithm.groups, seen) if wanted else {}
+def _statistics(statistics: Mapping[str, Mapping], algorithm, samples: int) -> dict:
+    normalizes = algorithm.config.empirical_normalization
+    if statistics and not normalizes:
+        raise TorchFileError(f"the file has statistics of observations, the config has not; use {SETTING}=true")
+    if normalizes and not statistics:
+        raise TorchFileError(f"the file has no statistics of observations, the config has; use {SETTING}=false")
+    return torch_statistics.import_statistics(statistics, algorithm.groups, samples) if normalizes else {}
 
 
 def _learning_rate(checkpoint: Mapping[str, Any], algorithm, iteration: int) -> tuple[np.ndarray, list[str]]:
-    """The file's where it adapts to the KL, else the config's at that iteration."""
-    own = np.asarray(algorithm.learning_rates(jnp.int32(iteration))["policy"])
+    """The learning rate of the file if it adapts to the KL, otherwise that of the config at this iteration."""
+    scheduled = np.asarray(algorithm.learning_rates(jnp.int32(iteration))["policy"])
     rate = (torch_moments.group_of(checkpoint) or {}).get("lr")
     if not isinstance(rate, float | int | np.ndarray) or np.size(rate) != 1 or not 0 < rate < np.inf:
-        return own, []
+        return scheduled, []
     rate = np.asarray(rate, np.float32).reshape(())
-    if algorithm.config.schedule == "adaptive" or rate == own:
+    if algorithm.config.schedule == "adaptive" or rate == scheduled:
         return rate, []
-    return own, [f"learning rate: {float(rate):g} in the file; the config's schedule goes on with {own:g}"]
+    return scheduled, [
+        f"learning rate: {float(rate):g} in the file; the config's schedule continues with {scheduled:g}"
+    ]
 
 
 def _place(fresh, parts: Mapping[str, Any]):
-    """The fresh train state with ``parts`` in it, on the same devices; what no file has stays fresh."""
+    """Puts ``parts`` into the fresh train state, on the same devices."""
 
     def put(old, new):
         if isinstance(old, dict):
@@ -195,14 +193,14 @@ def _place(fresh, parts: Mapping[str, Any]):
 
 
 def _put(old: jax.Array, new) -> jax.Array:
-    """``new`` in the place of ``old``; a shape without values stands for what is fresh already."""
+    """``new`` on the devices of ``old``; ``old`` if ``new`` is only a shape."""
     if isinstance(new, jax.ShapeDtypeStruct):
         return old
     return jax.device_put(np.asarray(new, old.dtype), old.sharding)
 
 
 def _write(runner: OnPolicyRunner, out: Path) -> None:
-    """Writes the run beside ``out``, then gives it its name."""
+    """Writes the run to a temporary folder next to ``out``, then renames it."""
     out = out.absolute()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +212,7 @@ def _write(runner: OnPolicyRunner, out: Path) -> None:
             runner.checkpointer.close()
             os.rename(folder, out)
     except OSError as error:
-        raise ConfigError(f"--out: {out}: cannot be made: {error.strerror}") from None
+        raise ConfigError(f"--out: {out}: cannot be created: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The moments of a torch optimiser as an optax state over one flat vector."""
+"""Conversion of a torch optimiser's moments to an optax state over one flat vector."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,55 +24,66 @@ DEFAULTS = {"betas": [0.9, 0.999], "eps": 1e-8}
 def import_moments(
     checkpoint: Mapping[str, Any], weights: Mapping[str, np.ndarray], algorithm: Algorithm, opt_state: Any
 ) -> tuple[Any, list[str]]:
-    """The optimiser state with the file's moments and step, and lines on what it does not take over.
+    """Imports the moments and the step of the file's optimiser.
 
-    torch numbers the parameters in the order of ``weights``, without buffers. Those of a
-    discriminator are among them; they are taken where the policy's optimiser moves it too. Where
-    the file has ``std`` and the policy log(std), or the other way round, the moments
-    follow by the chain rule: d/dlog(std) = std d/dstd, so the first moment is
-    multiplied by std and the second by its square. That is exact while std stands
-    still, and std moves little in the span of the averages; zeros beside a large step
-    would instead make the first updates several times too large.
+    torch numbers the parameters in the order of ``weights``, without buffers. This includes
+    the parameters of a discriminator, which are used if the policy's optimiser trains it too.
+    If the file has ``std`` and the policy log(std), or vice versa, the moments are converted
+    by the chain rule: d/dlog(std) = std d/dstd, so the first moment is multiplied by std and
+    the second by its square. This is exact for a constant std, and std changes little during
+    the averaging time of the moments. Moments of zero with a large step count would make the
+    first updates several times too large.
 
     Args:
         checkpoint: with or without ``optimizer_state_dict``.
         weights: the model's state dict without statistics; it fits policy and discriminator.
-        opt_state: a fresh state, or its shapes; comes back as it is where nothing fits.
+        opt_state: a fresh state, or its shapes.
+
+    Returns:
+        The optimiser state, ``opt_state`` itself if the file's state does not fit, and a line
+        for each part that was changed or not used.
     """
-    state, wanted = checkpoint.get("optimizer_state_dict"), algorithm.config.optimizer_class_name
+    state, configured = checkpoint.get("optimizer_state_dict"), algorithm.config.optimizer_class_name
     group = group_of(checkpoint)
     if group is None:
-        return opt_state, ["the file has no optimizer state: moments start at 0"]
-    found = class_of(state)
-    if found != wanted:
-        return opt_state, [f"optimizer: {found} in the file, {wanted} in the config: moments start at 0"]
-    if wanted not in WITH_MOMENTS:
-        return opt_state, [f"optimizer: the state of {wanted} is not taken over: moments start at 0"]
-    together, judged = DISCRIMINATOR in algorithm.members.get("policy", ()), bool(torch_networks.split(weights)[1])
-    if together and not judged:
-        return opt_state, ["optimizer: the file has no discriminator, which shares the policy's: moments start at 0"]
+        return opt_state, ["optimizer_state_dict: not in the file: moments start at 0"]
+    in_file = class_of(state)
+    if in_file != configured:
+        return opt_state, [f"optimizer: {in_file} in the file, {configured} in the config: moments start at 0"]
+    if configured not in WITH_MOMENTS:
+        return opt_state, [f"optimizer: the state of {configured} cannot be imported: moments start at 0"]
+    shared = DISCRIMINATOR in algorithm.members.get("policy", ())
+    has_discriminator = bool(torch_networks.split(weights)[1])
+    if shared and not has_discriminator:
+        return opt_state, ["optimizer: no discriminator in the file, which shares it: moments start at 0"]
     names = [name for name in weights if not name.endswith(BUFFERS)]
     entries, fault = _entries(state, names, weights)
     if fault:
         return opt_state, [f"optimizer: {fault}: moments start at 0"]
-    lines = [
-        f"optimizer: {key} {group[key]} in the file; goes on with {value}"
-        for key, value in (DEFAULTS | {"weight_decay": 1e-2 if wanted == "AdamW" else 0}).items()
-        if key in group and group[key] != value
-    ]
+    lines = _changed_settings(group, configured)
     missing = [name for name in names if name not in entries]
     if missing:
         lines.append(f"optimizer: no moments of {', '.join(missing)} in the file: they start at 0")
     steps = [int(entry["step"]) for entry in entries.values()]
     if min(steps) != max(steps):
-        lines.append(f"optimizer: steps from {min(steps)} to {max(steps)} in the file; goes on with {max(steps)}")
-    if judged and not together:
-        lines.append("optimizer: the discriminator has one of its own here: its moments start at 0")
+        lines.append(f"optimizer: steps from {min(steps)} to {max(steps)} in the file; continues with {max(steps)}")
+    if has_discriminator and not shared:
+        lines.append("optimizer: the discriminator has a separate one here: its moments start at 0")
     places, mean, square = _moments(entries, weights, algorithm)
     if (places.get("std"), places.get("log_std")) in ((("policy", *LOG_STD), None), (None, ("policy", *STD))):
-        lines.append("std and log(std): the moments follow by the chain rule")
+        lines.append("std and log(std): the moments are converted by the chain rule")
     adam = optax.ScaleByAdamState(np.asarray(max(steps), np.int32), mean, square)
     return jax.tree.map(lambda part: adam if _is_adam(part) else part, opt_state, is_leaf=_is_adam), lines
+
+
+def _changed_settings(group: Mapping[str, Any], optimizer: str) -> list[str]:
+    """A line for each setting of the file's optimiser that differs from ours."""
+    ours = DEFAULTS | {"weight_decay": 1e-2 if optimizer == "AdamW" else 0}
+    return [
+        f"optimizer: {key} {group[key]} in the file; continues with {value}"
+        for key, value in ours.items()
+        if key in group and group[key] != value
+    ]
 
 
 def group_of(checkpoint: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -89,7 +100,7 @@ def group_of(checkpoint: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def class_of(state: Mapping[str, Any]) -> str:
-    """The torch optimiser that wrote this state, which does not say so itself."""
+    """Name of the torch optimiser that wrote this state, inferred from its keys."""
     group = state["param_groups"][0]
     if "betas" not in group:
         return "RMSprop" if "alpha" in group else "SGD" if "nesterov" in group else "another"
@@ -97,13 +108,13 @@ def class_of(state: Mapping[str, Any]) -> str:
         return "NAdam"
     if "amsgrad" not in group:
         return "Adamax" if any("exp_inf" in entry for entry in state["state"].values()) else "RAdam"
-    # older versions of torch do not name the difference; AdamW decays by default, Adam does not
+    # older versions of torch do not store the difference; AdamW decays by default, Adam does not
     name = "AdamW" if group.get("decoupled_weight_decay", group.get("weight_decay", 0) != 0) else "Adam"
     return f"{name} with amsgrad" if group["amsgrad"] else name
 
 
 def _entries(state: Mapping, names: list[str], weights: Mapping) -> tuple[dict[str, Mapping], str | None]:
-    """Parameter -> its entry of the state, and what is wrong with the whole."""
+    """Parameter -> its entry of the state, and the fault of the state or None."""
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     if len(state["param_groups"]) != 1 or len(numbers) != len(names):
         groups = len(state["param_groups"])
@@ -114,14 +125,14 @@ def _entries(state: Mapping, names: list[str], weights: Mapping) -> tuple[dict[s
         for key in ("exp_avg", "exp_avg_sq"):
             value = entry.get(key)
             if not isinstance(value, np.ndarray) or value.shape != weights[name].shape or not np.isfinite(value).all():
-                return {}, f"{key} of {name} has another shape than the weight, or is not finite"
+                return {}, f"{key} of {name} is not finite or has another shape than the weight"
         if np.size(entry.get("step")) != 1 or not np.isfinite(entry.get("step", np.nan)):
-            return {}, f"step of {name} is no number"
-    return entries, None if entries else "the state is of no parameter of the model"
+            return {}, f"step of {name} is not a finite number"
+    return entries, None if entries else "the state contains no parameter of the model"
 
 
 def _moments(entries: Mapping, weights: Mapping, algorithm: Algorithm) -> tuple[dict, np.ndarray, np.ndarray]:
-    """Where each parameter lies, group first, and both moments in the order of the optimiser's flat vector."""
+    """Path of each parameter, group first, and both moments in the order of the optimiser's flat vector."""
     places, flat = _places(weights, algorithm), []
     drawn = algorithm.trained(jax.eval_shape(algorithm.init, jax.random.key(0)).params, "policy")
     shapes = flatten_dict({group: variables["params"] for group, variables in drawn.items()})
@@ -129,7 +140,7 @@ def _moments(entries: Mapping, weights: Mapping, algorithm: Algorithm) -> tuple[
         values = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in shapes.items()}
         for name, entry in entries.items():
             path = places[name]
-            if path in values:  # a discriminator may have an optimiser of its own
+            if path in values:  # not those of a discriminator with a separate optimiser
                 scale = _slope(name, path[1:], weights[name]) ** power
                 values[path] = torch_names.transposed(path, np.asarray(entry[key] * scale, shapes[path].dtype))
         groups = {group: {"params": params} for group, params in unflatten_dict(values).items()}
@@ -138,15 +149,15 @@ def _moments(entries: Mapping, weights: Mapping, algorithm: Algorithm) -> tuple[
 
 
 def _places(weights: Mapping, algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
-    """Torch name -> parameter group, and the path in it."""
-    own, judge = torch_networks.split(weights)
-    found = {name: ("policy", *path) for name, path in locate(own, algorithm.policy).items() if path is not None}
-    inner = torch_names.discriminator_paths(judge).items()
-    return found | {torch_networks.PREFIX + name: (DISCRIMINATOR, *path) for name, path in inner if path is not None}
+    """Torch name -> parameter group and the path in it."""
+    policy, discriminator = torch_networks.split(weights)
+    paths = {name: ("policy", *path) for name, path in locate(policy, algorithm.policy).items() if path is not None}
+    inner = torch_names.discriminator_paths(discriminator).items()
+    return paths | {torch_networks.PREFIX + name: (DISCRIMINATOR, *path) for name, path in inner if path is not None}
 
 
 def _slope(name: str, path: tuple[str, ...], value: np.ndarray) -> np.ndarray | float:
-    """d(the file's parameter)/d(ours)."""
+    """Derivative of the file's parameter by ours."""
     if (name, path) == ("std", LOG_STD):
         return value
     if (name, path) == ("log_std", STD):

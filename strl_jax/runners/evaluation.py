@@ -1,4 +1,4 @@
-"""Evaluation as one compiled program: deterministic actions, fresh environments, one episode of each."""
+"""Evaluation as one compiled program: one episode of each fresh environment with deterministic actions."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,13 @@ from strl_jax.types import Array, EnvState, EpisodeState, EpisodeSums, TimeStep,
 
 @struct.dataclass
 class Evaluation:
-    """The loop's state: environments, and the sums of their first episodes."""
+    """State of the evaluation loop: environments, and the sums of their first episodes."""
 
     env: EpisodeState
     carry: dict  # policy carry, leaves [B, ...]
-    reset: Array  # bool[B], zero the carry before the next step
-    running: Array  # bool[B], the first episode goes on
-    valid: Array  # bool[B], nothing NaN so far
+    reset: Array  # bool[B], set the carry to zero before the next step
+    running: Array  # bool[B], the first episode has not ended
+    valid: Array  # bool[B], no NaN so far
     survived: Array  # bool[B], the first episode ended by its time limit
     sums: EpisodeSums  # of the first episode
     step: Array  # int32[]
@@ -31,23 +31,23 @@ class Evaluation:
 def make_evaluate(
     env: EpisodeEnv, algorithm: Algorithm, mesh: Mesh, num_envs: int
 ) -> Callable[[TrainState, Array], dict[str, Array]]:
-    """``(train_state, key) -> numbers``, compiled; the train state is only read.
+    """Builds the compiled program ``(train_state, key) -> results``, which does not change the train state.
 
-    Every environment starts fresh and plays one episode with the mean action; which
-    episodes these are depends on ``key`` alone, not on the number of devices. The
-    program stops when the last of them has ended.
+    Every environment is reset and runs one episode with the mean action. The episodes
+    depend on ``key``, not on the number of devices. The program stops when all have ended.
 
     Args:
         env: its ``episode_length`` is the time limit.
-        num_envs: environments of all shards together, each one episode.
+        num_envs: environments of all shards together.
 
     Returns:
-        A function whose result holds float32 scalars: mean, std (of the population), min
-        and max as ``mean_return, std_return, min_return, max_return`` and the same of
-        ``length``; ``survival``, the share of episodes that ended by a time-out;
-        ``metric/NAME``, the mean over episodes of the metric's mean over steps, and
-        the environment's ``scores``; and ``invalid``, the number of episodes cut by NaN or
-        infinity, which the others leave out. With no valid episode all but ``invalid`` are NaN.
+        A function that returns float32 scalars:
+            ``mean_return, std_return, min_return, max_return``; std is that of the population;
+            the same for ``length``, in steps;
+            ``survival``: fraction of episodes that ended at the time limit;
+            ``metric/NAME``: mean over episodes of the metric's mean over steps, and the environment's ``scores``;
+            ``invalid``: number of episodes cut for NaN or infinity. The other scalars exclude
+            these episodes, and are NaN without a valid episode.
 
     Raises:
         ValueError: ``num_envs`` is not a positive multiple of the number of devices.
@@ -69,14 +69,13 @@ def make_evaluate(
 def first_episodes(
     env: EpisodeEnv, algorithm: Algorithm, train_state: TrainState, key: Array
 ) -> tuple[EpisodeSums, Array, Array]:
-    """One episode of each environment, with no collective, so that shards may stop at different steps.
+    """Runs one episode of each environment. Without collectives: shards can stop after different steps.
 
     Args:
         key: PRNG ``key[B]``, one for each environment.
 
     Returns:
-        Sums of the episodes, bool ``[B]``: false where NaN cut the episode, and bool ``[B]``: true where
-        it ended by its time limit.
+        Sums over each episode, ``valid[B]``: no NaN, and ``survived[B]``: it ended at its time limit.
     """
     start = begin(env, algorithm, key)
     pool = start.env.env
@@ -89,7 +88,7 @@ def first_episodes(
 
 
 def begin(env: EpisodeEnv, algorithm: Algorithm, key: Array) -> Evaluation:
-    """Fresh environments for ``key[B]`` at the start of their first episode."""
+    """The loop state at the start of the first episodes, for ``key[B]``."""
     state, metrics = env.init(key, random_lengths=False)
     zeros, everyone = jnp.zeros(key.shape[0]), jnp.ones(key.shape[0], bool)
     return Evaluation(
@@ -105,7 +104,7 @@ def begin(env: EpisodeEnv, algorithm: Algorithm, key: Array) -> Evaluation:
 
 
 def goes_on(env: EpisodeEnv, loop: Evaluation) -> Array:
-    """bool[]: some first episode has not ended."""
+    """bool[]: a first episode has not ended."""
     return (loop.step < env.episode_length) & loop.running.any()
 
 
@@ -115,11 +114,12 @@ def advance(
     """One step of all environments with the mean action.
 
     Args:
-        variables, stats: of the policy.
-        pool: the first states, from which environments that have ended play on, unseen: no second reset to compile.
+        variables, stats: parameters and statistics of the policy.
+        pool: the first states. Environments that have ended restart from them, so that no second reset is compiled;
+            their further steps are not counted.
 
     Returns:
-        The loop after it, the step, and the actions ``[B, A]``.
+        The next loop state, the step's result, and the actions ``[B, A]``.
     """
     groups = algorithm.pack(stats, loop.env.env.obs, groups=algorithm.act_groups)
     mean, _, carry = algorithm.policy.apply(variables, groups, loop.carry, loop.reset, method="act")
@@ -140,7 +140,7 @@ def advance(
 def summarize(
     sums: EpisodeSums, valid: Array, survived: Array, *, scores: Callable, axis_name: str | None
 ) -> dict[str, Array]:
-    """Numbers of ``make_evaluate`` from the episodes ``[B]`` of each shard."""
+    """Results of ``make_evaluate`` from the episodes ``[B]`` of each shard."""
     length = sums.length.astype(jnp.float32)
     number = psum(jnp.sum(valid, dtype=jnp.float32), axis_name)
 
@@ -167,6 +167,6 @@ def summarize(
 
 
 def _add(sums: EpisodeSums, reward: Array, metrics: dict[str, Array], running: Array) -> EpisodeSums:
-    """The sums after a step, which counts where ``running[B]``."""
+    """Adds a step to the sums of the environments with ``running[B]``."""
     step = EpisodeSums(reward, jnp.ones_like(sums.length), metrics)
     return jax.tree.map(lambda total, x: total + jnp.where(running, x, 0), sums, step)

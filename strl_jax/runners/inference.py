@@ -1,4 +1,4 @@
-"""The trained policy as a function of observations, for use outside of the training."""
+"""Inference: the trained policy as a function of observations."""
 
 from collections.abc import Mapping
 
@@ -11,13 +11,13 @@ from strl_jax.types import Array, Obs
 
 
 class InferencePolicy:
-    """``policy(obs) -> mean action [B, A]``, with weights and statistics of the moment it was made.
+    """``policy(obs) -> mean action [B, A]``.
 
-    A recurrent policy keeps its memories between calls: ``reset`` clears them.
+    A recurrent policy keeps its hidden states between calls; ``reset`` clears them.
 
     Args:
         algorithm: the policy and its observation groups.
-        variables, stats: parameters and statistics; copied.
+        variables, stats: parameters and statistics. They are copied: later training does not change this policy.
     """
 
     def __init__(self, algorithm: Algorithm, variables: dict, stats: dict):
@@ -31,25 +31,27 @@ class InferencePolicy:
         """Mean actions ``[B, A]``.
 
         Args:
-            obs: component -> ``[B, *shape]``, or the actor's components one after the
-                other in one array ``[B, D]``.
+            obs: component -> ``[B, *shape]``, or one array ``[B, D]`` with the actor's
+                components concatenated.
 
         Raises:
-            ValueError: a component is missing or of another shape, or the memories are
-                those of another number of environments.
+            ValueError: a component is missing or has another shape, or the hidden states
+                belong to another number of environments.
         """
         obs = self._named(obs)
         batch = len(next(iter(obs.values())))
-        if self._carry is None or (not self._carry and len(self._reset) != batch):  # nothing is kept: any number fits
+        if self._carry is None or (not self._carry and len(self._reset) != batch):  # no hidden state: any B fits
             self._carry, self._reset = self._algorithm.policy.initial_carry(batch), jnp.ones(batch, bool)
         elif len(self._reset) != batch:
-            raise ValueError(f"observations of {batch} environments, but the memories are of {len(self._reset)}; reset")
+            raise ValueError(
+                f"observations of {batch} environments, but hidden states of {len(self._reset)}; call reset"
+            )
         mean, self._carry = self._act(self._variables, self._stats, obs, self._carry, self._reset)
         self._reset = jnp.zeros_like(self._reset)
         return mean
 
     def _named(self, obs: Obs | Array) -> Obs:
-        """The components that acting reads, each ``[B, *shape]``."""
+        """The components that the policy reads, each ``[B, *shape]``."""
         actor = self._algorithm.groups["actor"]
         if not isinstance(obs, Mapping):
             if np.ndim(obs) != 2 or np.shape(obs)[1] != actor.size:
@@ -60,13 +62,13 @@ class InferencePolicy:
         batch = next((len(obs[name]) for name in wanted if name in obs and np.ndim(obs[name])), 0)
         for name, shape in wanted.items():
             if name not in obs:
-                raise ValueError(f"the observation lacks component {name!r}; it has {', '.join(obs)}")
+                raise ValueError(f"component {name!r} is missing from the observation, which has {', '.join(obs)}")
             if np.shape(obs[name]) != (batch, *shape):
                 raise ValueError(f"component {name!r} is [B, *{shape}], not {list(np.shape(obs[name]))}")
         return {name: obs[name] for name in wanted}
 
     def reset(self, dones: Array | None = None) -> None:
-        """Clears the memories of the environments where ``dones[B]`` (bool or 0/1), or of all.
+        """Clears the hidden states where ``dones[B]`` (bool or 0/1) is true; without ``dones`` all of them.
 
         Raises:
             ValueError: ``dones`` has another shape.
@@ -77,7 +79,7 @@ class InferencePolicy:
             marks = np.asarray(dones).astype(bool)
             if marks.shape != self._reset.shape:
                 raise ValueError(
-                    f"dones of shape {marks.shape}, but the memories are of {len(self._reset)} environments"
+                    f"dones has shape {marks.shape}, but there are hidden states of {len(self._reset)} environments"
                 )
             self._reset |= marks
 

@@ -1,4 +1,4 @@
-"""What every command does first: its arguments, several hosts, a compilation cache."""
+"""Common parts of all commands: arguments, error handling, several hosts, compilation cache, checkpoint options."""
 
 import argparse
 import logging
@@ -14,14 +14,13 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from strl_jax.config import ConfigError
-from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.run_folder.reader import KINDS
+from strl_jax.run_folder.reader import KINDS, CheckpointReader
 from strl_jax.runners.log.writers import WriterError
 
 
 class Parser(argparse.ArgumentParser):
-    """Arguments whose faults are one ``error:`` line, exit code 2; ``key=value`` may stand between options."""
+    """Reports a fault in one ``error:`` line, exit code 2; allows ``key=value`` between options."""
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, **options)
@@ -31,67 +30,70 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The arguments; those of the process if ``argv`` is None."""
+        """Parses ``argv``, by default the arguments of the process."""
         return self.parse_intermixed_args(argv)
 
 
-def tell(kind: str, message: object) -> None:
-    """Each line of the message on stderr as ``kind: line``."""
-    for line in str(message).splitlines():
+def print_lines(kind: str, *messages: object) -> None:
+    """Prints each line of the messages on stderr as ``kind: line``."""
+    for line in "\n".join(map(str, messages)).splitlines():
         print(f"{kind}: {line}", file=sys.stderr)
 
 
-def guarded(command: Callable[[], int], interrupted: str) -> int:
-    """Runs a command; what stops it is told in one line each, and so is each Python warning.
+def guarded(command: Callable[[], int], interrupted: str, errors: tuple[type[Exception], ...] = ()) -> int:
+    """Runs a command. Expected errors and Python warnings are printed as one line each, without a traceback.
 
     Args:
-        command: gives the exit code.
-        interrupted: what is told after Ctrl-C.
+        command: returns the exit code.
+        interrupted: error message after Ctrl-C.
+        errors: expected errors of this command, in addition to bad configs, checkpoints, writers and files.
 
     Returns:
-        The command's exit code; 2 after bad input or where disk or writer refuses, 130 after
-        Ctrl-C, 141 where nobody reads the output.
+        The command's exit code; 2 after an expected error, 130 after Ctrl-C, 141 if the
+        reader of the output has closed it.
     """
     _drop_late_traces()
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Orbax's tasks: their errors are raised as well
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Orbax raises the errors of its tasks anyway
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
-        warnings.showwarning = lambda message, *where: tell("warning", message)
+        warnings.showwarning = lambda message, *where: print_lines("warning", message)
         try:
             code = command()
             sys.stdout.flush()
             return code
-        except BrokenPipeError:  # whoever read the output has left, as in ``| head -1``; the interpreter flushes again
+        except BrokenPipeError:  # as in ``| head -1``; /dev/null, because the interpreter flushes stdout at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
-        except (ConfigError, CheckpointError, WriterError) as error:
-            tell("error", error)
+        except (ConfigError, CheckpointError, WriterError, *errors) as error:
+            print_lines("error", error)
         except jax.errors.JaxRuntimeError as error:
             if "memory" not in str(error).lower():
                 raise
-            tell("error", f"out of memory: {_first_line(error)}; fewer env.num_envs or smaller buffers take less")
+            print_lines(
+                "error", f"out of memory: {_first_line(error)}; fewer env.num_envs or smaller buffers need less memory"
+            )
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""
-            tell("error", f"{place}{error.strerror or error}")
+            print_lines("error", f"{place}{error.strerror or error}")
         except KeyboardInterrupt:
-            tell("error", interrupted)
+            print_lines("error", interrupted)
             return 128 + signal.SIGINT
     return 2
 
 
 def _drop_late_traces() -> None:
-    """Drops what TensorStore's threads print when a save has failed, which raises too.
+    """Hides tracebacks that TensorStore's threads print after a failed save; the save itself raises an error.
 
-    Each of the other writes of that save finds the event loop gone that it would report to. They may
-    end after the command has, so the hook stays until the interpreter ends.
+    The remaining writes of that save try to report to an event loop that is closed. They can end
+    after the command, so the hook stays installed until the interpreter exits.
     """
     before = sys.unraisablehook
     if hasattr(before, "drops_late_traces"):
         return
 
-    def hook(what):
-        if not isinstance(what.exc_value, RuntimeError) or str(what.exc_value) != "Event loop is closed":
-            before(what)
+    def hook(report):
+        if not isinstance(report.exc_value, RuntimeError) or str(report.exc_value) != "Event loop is closed":
+            before(report)
 
     hook.drops_late_traces = True
     sys.unraisablehook = hook
@@ -103,17 +105,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--coordinator", metavar="HOST:PORT", help="address of process 0")
     group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
     group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
-    group.add_argument(
-        "--distributed", action="store_true", help="find the other hosts by themselves (Slurm, Cloud TPU, MPI)"
-    )
+    group.add_argument("--distributed", action="store_true", help="detect the other hosts (Slurm, Cloud TPU, MPI)")
 
 
 def initialize(arguments: argparse.Namespace) -> None:
-    """Joins the other processes if the flags say so, and finds the devices. Must come before anything that uses one.
+    """Joins the other processes if the flags say so, and initializes the devices. Call it before any use of a device.
 
     Raises:
-        ConfigError: some of the three flags are missing or out of range, the others
-            cannot be joined, or JAX finds no device.
+        ConfigError: some of the three flags are missing or out of range, the other
+            processes cannot be joined, or JAX finds no device.
     """
     _join(arguments)
     try:
@@ -121,8 +121,8 @@ def initialize(arguments: argparse.Namespace) -> None:
     except (RuntimeError, AssertionError) as error:  # an assertion where the platform's plugin is not installed
         chosen = jax.config.jax_platforms
         place = f"JAX_PLATFORMS={chosen}: " if chosen else ""
-        said = f": {_first_line(error)}" if str(error) else f"; is the jaxlib for {chosen} installed?"
-        raise ConfigError(f"{place}JAX finds no device{said}") from error
+        reason = f": {_first_line(error)}" if str(error) else f"; is the jaxlib for {chosen} installed?"
+        raise ConfigError(f"{place}JAX finds no device{reason}") from error
 
 
 def _join(arguments: argparse.Namespace) -> None:
@@ -170,7 +170,7 @@ def use_compilation_cache() -> None:
 
 
 def path_of_process_0(path: Path) -> Path:
-    """The path that process 0 has, on every process."""
+    """The ``path`` of process 0, on every process."""
     if jax.process_count() == 1:
         return path
     buffer = np.zeros(4096, np.uint8)
@@ -181,22 +181,28 @@ def path_of_process_0(path: Path) -> Path:
 
 
 def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Both options."""
-    parser.add_argument("--checkpoint", choices=KINDS, help="default: best, or what there is")
-    parser.add_argument("--iteration", type=int, metavar="N", help="that of the checkpoint; default: the newest")
+    """The options ``--checkpoint`` and ``--iteration``."""
+    parser.add_argument("--checkpoint", choices=KINDS, help="default: best if there is one, otherwise another kind")
+    parser.add_argument("--iteration", type=int, metavar="N", help="iteration of the checkpoint; default: the newest")
 
 
-def choose_checkpoint(arguments: argparse.Namespace, source: Checkpointer) -> list[tuple[str, int]]:
-    """``Checkpointer.candidates`` for the options.
+class RequestedCheckpoint:
+    """The checkpoint that the options ask for, in the run folder ``arguments.run_dir``.
 
     Raises:
-        CheckpointError: there is no such checkpoint.
+        CheckpointError: there is no such checkpoint. This is known before anything is built.
     """
-    kinds = KINDS if arguments.checkpoint is None else (arguments.checkpoint,)
-    return source.candidates(kinds, arguments.iteration)
 
+    def __init__(self, arguments: argparse.Namespace):
+        self.reader = CheckpointReader(arguments.run_dir)
+        self._kind, self._iteration = arguments.checkpoint, arguments.iteration
+        self.candidates()
 
-def note_if_not_best(arguments: argparse.Namespace, chosen: Sequence[tuple[str, int]], kind: str) -> None:
-    """A note that the checkpoint taken, one of ``kind``, is not the best because the run has none."""
-    if arguments.checkpoint is None and arguments.iteration is None and chosen[0][0] != "best":
-        tell("note", f"there is no best checkpoint; this is the {kind} one")
+    def candidates(self) -> list[tuple[str, int]]:
+        """``CheckpointReader.candidates``. Call it just before reading: a run in training deletes older ones."""
+        return self.reader.candidates(KINDS if self._kind is None else (self._kind,), self._iteration)
+
+    def note(self, candidates: Sequence[tuple[str, int]], kind: str) -> None:
+        """Prints a note if no option was given and the checkpoint that was read, one of ``kind``, is not the best."""
+        if self._kind is None and self._iteration is None and candidates[0][0] != "best":
+            print_lines("note", f"there is no best checkpoint; this is the {kind} one")

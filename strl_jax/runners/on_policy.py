@@ -1,6 +1,5 @@
-"""``OnPolicyRunner``: builds a run from its config, trains, evaluates, saves, loads."""
+"""``OnPolicyRunner``: training, evaluation, checkpoints and inference of one run."""
 
-import math
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,13 @@ from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble, changed_data
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
-from strl_jax.config import Config, ConfigError, from_dict, to_dict
+from strl_jax.config import Config, ConfigError, from_dict
 from strl_jax.run_folder import checkpoints, errors, layout, run_dir
+from strl_jax.run_folder.reader import CheckpointReader
+from strl_jax.runners import session
+from strl_jax.runners.duties.evaluation import evaluate
+from strl_jax.runners.duties.saving import Saver
 from strl_jax.runners.inference import InferencePolicy
-from strl_jax.runners.log import scalars
-from strl_jax.runners.loop import Loop
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
 from strl_jax.sharding import make_mesh, replicate, replicate_key
@@ -29,22 +30,22 @@ class OnPolicyRunner:
     """Trains one policy on one batch of environments.
 
     Args:
-        env: an ``envs.base.Env``, or None to build the one that the config names.
-        train_cfg: a ``Config`` or a dict like st_rl's and legged_gym's ``train_cfg``.
+        env: an ``envs.base.Env``; None builds ``config.env.name``.
+        train_cfg: a ``Config``, or a dict like ``train_cfg`` of st_rl and legged_gym.
         log_dir: run folder for logs and checkpoints; None writes nothing.
-        mesh: devices; default all.
+        mesh: devices; default: all.
 
     Attributes:
-        config, env (an ``EpisodeEnv``), algorithm, mesh: what was built.
-        data: what the algorithm's hooks need and nothing changes, on all devices; references:
-            where it is from.
-        train_state, rollout_state: the training; None before ``learn`` or ``load``.
-        progress: counts and windows.
-        metrics_velrmsd, metrics_CoT: velocity RMSD (m/s) and cost of transport of the
-            last evaluation, NaN if the environment offers none.
+        config, env (an ``EpisodeEnv``), algorithm, mesh, programs: built from the arguments.
+        data: constants that the algorithm's hooks read, on all devices.
+        references: sources of ``data``.
+        train_state, rollout_state: None before ``learn`` or ``load``.
+        progress: counts, episode windows and best score.
+        log_dir, checkpointer, saver: the run folder and its checkpoints, None without one.
+        stopped_by: reason of an early stop of the last ``learn``, or None.
 
     Raises:
-        ConfigError: the config does not fit itself, the environment or the devices.
+        ConfigError: the config is inconsistent, or does not fit the environment or the devices.
     """
 
     def __init__(self, env, train_cfg: Config | Mapping, log_dir: str | Path | None = None, mesh: Mesh | None = None):
@@ -55,7 +56,7 @@ class OnPolicyRunner:
             for line in lines:
                 warnings.warn(line, stacklevel=2)
         self.config = environment.filled(train_cfg) if env is None else train_cfg
-        with ThreadPoolExecutor(max_workers=1) as starter:  # devices start while a simulator is imported
+        with ThreadPoolExecutor(max_workers=1) as starter:  # the devices start while the simulator is imported
             devices = starter.submit(make_mesh) if mesh is None else None
             base = environment.make_env(self.config.env) if env is None else env
             self.mesh = mesh if devices is None else devices.result()
@@ -76,21 +77,32 @@ class OnPolicyRunner:
         )
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
-        self._may_write = False
+        self.saver: Saver | None = None
+        self._owns_folder = False
         if log_dir is not None:
             self.open(log_dir)
         self.progress = Progress()
         self.train_state = self.rollout_state = None
-        self.metrics_velrmsd = self.metrics_CoT = math.nan
         self.stopped_by: str | None = None
         source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
         self.repositories: list[str | Path] = [*([source] if (source / ".git").exists() else []), *runner.git_repos]
 
     def open(self, log_dir: str | Path) -> None:
-        """Writes logs and checkpoints into this run folder from now on."""
+        """Selects the run folder for logs and checkpoints."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
-        self._may_write = self.checkpointer.latest("last") is None
+        self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
+        self._owns_folder = self.checkpointer.latest("last") is None
+
+    @property
+    def metrics_velrmsd(self) -> float:
+        """Velocity RMSD of the last evaluation in m/s; NaN if the environment does not report it."""
+        return self.progress.velocity_rmsd
+
+    @property
+    def metrics_CoT(self) -> float:
+        """Cost of transport of the last evaluation; NaN if the environment does not report it."""
+        return self.progress.cost_of_transport
 
     @property
     def steps_per_iteration(self) -> int:
@@ -100,47 +112,46 @@ class OnPolicyRunner:
     def learn(
         self, num_learning_iterations: int, init_at_random_ep_len: bool | None = None, trial=None
     ) -> tuple[float, float]:
-        """Trains for a number of iterations, or until the config's budget of env steps is spent.
+        """Trains for a number of iterations, or until ``runner.max_env_steps`` is reached.
 
         Args:
             num_learning_iterations: iterations to add.
-            init_at_random_ep_len: start the first episodes at random ages; None: as
-                the config says.
-            trial: an Optuna trial; gets every evaluation's velocity RMSD, and may prune the run.
+            init_at_random_ep_len: start the first episodes at random ages; None: as in the config.
+            trial: an Optuna trial; receives the velocity RMSD of every evaluation, and can prune the run.
 
         Returns:
-            Velocity RMSD in m/s and cost of transport of the last evaluation, NaN
-            if the environment does not report them or no evaluation ran.
+            ``metrics_velrmsd`` and ``metrics_CoT``.
 
         Raises:
-            ConfigError: the algorithm does not train this policy, a writer does not
-                start, or the run folder holds another run.
+            ConfigError: the algorithm cannot train this policy, a writer does not
+                start, or the run folder contains another run.
             CheckpointError: a checkpoint cannot be written.
-            optuna.TrialPruned: the trial's pruner gave it up; the run is saved.
+            WriterError: a writer failed; the run is saved.
+            optuna.TrialPruned: the trial's pruner stopped the run; the run is saved.
         """
         checks.check_trains(self.config, self.algorithm.policy)
         if init_at_random_ep_len is None:
             init_at_random_ep_len = self.config.runner.init_at_random_ep_len
         if self.log_dir is not None:
             self._claim_folder()
-        Loop(self, num_learning_iterations, init_at_random_ep_len, trial).run()
+        session.train(self, num_learning_iterations, init_at_random_ep_len, trial)
         return self.metrics_velrmsd, self.metrics_CoT
 
     def _claim_folder(self) -> None:
-        """The run folder is this run's: with its config, and never one that another run has filled."""
-        if not self._may_write:
+        """Writes the config into the run folder, which must not contain another run."""
+        if not self._owns_folder:
             raise ConfigError(
-                f"{self.log_dir} holds a run of iteration {self.checkpointer.latest('last')}: "
-                "load it to go on with it, or name another folder"
+                f"{self.log_dir} contains a run at iteration {self.checkpointer.latest('last')}: "
+                "load it to continue, or use another folder"
             )
         if jax.process_index() == 0:
             run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
 
     def check_start(self) -> None:
-        """Whether what ``runner.init_from`` and ``ckpt_manipulator`` name is there, known before anything is written.
+        """Checks ``runner.init_from`` and ``ckpt_manipulator`` before anything is written.
 
         Raises:
-            ConfigError: it is not, or cannot be read.
+            ConfigError: one of them does not exist or cannot be read.
         """
         settings = self.config.runner
         if settings.ckpt_manipulator != BY_COMPONENT:
@@ -152,13 +163,13 @@ class OnPolicyRunner:
                 raise ConfigError(f"runner.init_from: {error}") from None
 
     def start_states(self, random_lengths: bool) -> list[str]:
-        """Begins a new run: fresh states, with the policy of ``runner.init_from`` if there is one.
+        """Starts a new run: fresh states, with the policy of ``runner.init_from`` if that is set.
 
         Returns:
-            A line for everything of that policy that was not taken over as it is.
+            A line for each part of that policy that was changed or not used.
 
         Raises:
-            CheckpointError: it cannot be read, or does not fit.
+            CheckpointError: the policy cannot be read, or does not fit.
         """
         self.train_state, self.rollout_state = self.fresh_states(random_lengths)
         settings = self.config.runner
@@ -170,12 +181,12 @@ class OnPolicyRunner:
         return lines
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
-        """The states of a new run with the config's seed; see ``train_step.make_init``."""
+        """States of a new run with the config's seed, see ``train_step.make_init``."""
         init = self.programs.get("init", random_lengths=random_lengths)
         return init(replicate_key(jax.random.key(self.config.seed), self.mesh))
 
     def evaluation(self) -> dict[str, float]:
-        """Deterministic episodes on fresh environments; training state and statistics stay as they are.
+        """Runs deterministic episodes on fresh environments. The states of the training do not change.
 
         Returns:
             ``Eval/*`` scalars: mean, std, min and max of return and length, and the
@@ -185,94 +196,63 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        evaluate = self.programs.get("evaluate")
-        key = jax.random.fold_in(jax.random.key(self.config.seed), self.progress.iteration)
-        result = evaluate(self.train_state, replicate_key(key, self.mesh))
-        values = scalars.from_evaluation(jax.device_get(result))
-        self._remember_evaluation(values)
-        return values
-
-    def _remember_evaluation(self, values: dict[str, float]) -> None:
-        self.progress.evaluation = values
-        self.metrics_velrmsd = values.get("Eval/metric/tracking_error", math.nan)
-        self.metrics_CoT = values.get("Eval/metric/CoT", math.nan)
+        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
 
     def save(self, kind: str = "last") -> None:
-        """Starts to save: ``last`` (everything, to resume from), ``numbered`` or ``best`` (the policy).
+        """Starts to save a checkpoint: ``last`` (everything, for resuming), ``numbered`` or ``best`` (the policy).
 
         Raises:
-            RuntimeError: there is nothing to save yet, or no run folder.
-            CheckpointError: it cannot be written.
+            RuntimeError: there is no policy yet, or no run folder.
+            CheckpointError: the checkpoint cannot be written.
         """
         self._need_states()
-        if self.checkpointer is None:
-            raise RuntimeError("nowhere to save: the runner has no log_dir")
-        state = {"train": self.train_state}
-        if kind == "last":
-            state["rollout"] = self.rollout_state
-        meta = {
-            "progress": self.progress.state(),
-            "config": to_dict(self.config),
-            "layout": layout.layout(self.algorithm),
-            "versions": layout.versions(),
-            "shards": self.mesh.size,
-            "data": self.references,
-        }
-        self.checkpointer.save(kind, self.progress.iteration, state, meta)
+        if self.saver is None:
+            raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
+        self.saver.save(kind, self.progress, self.train_state, self.rollout_state)
 
     def load(
         self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None
     ) -> list[str]:
-        """Takes over the training in run folder ``path``.
+        """Loads a checkpoint.
 
         Args:
             path: run folder.
-            load_optimizer: False takes only weights and statistics, and starts
-                optimiser, environments and counts anew. ``best`` and ``numbered``
-                hold nothing else, so for them it is always so.
+            load_optimizer: False loads only weights and statistics; optimiser, environments
+                and counts start from the beginning. ``best`` and ``numbered`` contain only
+                weights and statistics.
             kind: ``last``, ``best`` or ``numbered``.
-            iteration: which of them; None: the newest.
+            iteration: iteration of the checkpoint; None: the newest.
 
         Returns:
-            Lines worth telling: another number of shards, other versions.
+            Notes about differences: number of shards, versions, data.
 
         Raises:
-            CheckpointError: nothing there, or of another observation layout.
+            CheckpointError: there is no such checkpoint, or its observations differ.
         """
         own, path = self.checkpointer, Path(path).absolute()
-        mine = own is not None and own.run_dir == path
-        source = own if mine else checkpoints.Checkpointer(path)
+        is_own = own is not None and own.run_dir == path
         everything = load_optimizer and kind == "last"
-        lines = self._load(source, everything, kind, iteration)
-        self._may_write |= mine and everything  # weights alone start a new run, which needs a new folder
-        if not mine:
-            source.close()
+        lines = self._load(own if is_own else CheckpointReader(path), everything, kind, iteration)
+        self._owns_folder |= is_own and everything  # weights alone start a new run, which needs a new folder
         return lines
 
-    def _load(self, source: checkpoints.Checkpointer, everything: bool, kind: str, iteration: int | None) -> list[str]:
+    def _load(self, reader: CheckpointReader, everything: bool, kind: str, iteration: int | None) -> list[str]:
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
-        candidates = source.candidates((kind,), iteration)
-        *_, state, meta = read_fitting(source, candidates, self.algorithm, target, self.config, subset=not everything)
+        candidates = reader.candidates((kind,), iteration)
+        *_, state, meta = read_fitting(reader, candidates, self.algorithm, target, self.config, subset=not everything)
         if not everything:
-            self._take_weights(state["train"])
+            fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
+            self.train_state = fresh.replace(**state["train"])
+            self.progress = Progress()
             return []
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
-        self._remember_evaluation(self.progress.evaluation)
         return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
 
-    def _take_weights(self, loaded) -> None:
-        fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
-        self.train_state = fresh.replace(params=loaded["params"], stats=loaded["stats"])
-        self.progress = Progress()
-
     def get_inference_policy(self) -> InferencePolicy:
-        """``policy(obs) -> mean action [B, A]``, with the weights and statistics of this moment.
-
-        ``obs`` maps components to ``[B, *shape]``; an array ``[B, D]`` holds the actor's
-        components one after the other. ``policy.reset(dones)`` clears memories.
+        """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.
 
         Raises:
             RuntimeError: there is no policy yet.
@@ -281,17 +261,19 @@ class OnPolicyRunner:
         return InferencePolicy(self.algorithm, self.train_state.params["policy"], self.train_state.stats)
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
-        """Stores the git state of this repository too when ``learn`` starts."""
+        """``learn`` stores the git state of this repository too."""
         self.repositories.append(repo_file_path)
 
     def _need_states(self) -> None:
-        if self.train_state is None and self.algorithm.variables is not None:  # sub-policies, loaded already
+        if (
+            self.train_state is None and self.algorithm.variables is not None
+        ):  # only sub-policies, which are loaded already
             self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
         if self.train_state is None:
             raise RuntimeError("there is no policy yet: call learn or load first")
 
     def close(self) -> None:
-        """Waits for checkpoints under way and lets threads go."""
+        """Waits for pending checkpoints and ends the threads."""
         if self.checkpointer is not None:
             self.checkpointer.close()
         self.programs.close()

@@ -1,55 +1,58 @@
-"""The compiled programs of a run, built in threads: XLA releases the interpreter while it compiles."""
+"""Compiled programs of a run, built in threads: XLA releases the interpreter lock while it compiles."""
 
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from strl_jax.algorithms import train_step
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners.evaluation import make_evaluate
-from strl_jax.sharding import replicate_key, replicated
+from strl_jax.sharding import replicated
 
 
+@dataclass(eq=False)
 class Programs:
-    """Compiles what a run needs; asking for a program waits until it is there.
+    """Compiles the programs of a run in the background.
 
     Args:
-        env: an ``EpisodeEnv``.
         num_envs: environments of all shards together.
         num_steps: steps of every environment in an iteration.
         num_eval_envs: environments of an evaluation.
-        data: what the algorithm's hooks need and nothing changes; on all devices.
+        data: constants that the algorithm's hooks read, on all devices.
+
+    Attributes:
+        states: shapes of the train state and the rollout state.
+        seconds: compile time by program.
     """
 
-    def __init__(
-        self,
-        env,
-        algorithm: Algorithm,
-        mesh: Mesh,
-        *,
-        num_envs: int,
-        num_steps: int,
-        num_eval_envs: int,
-        data: dict,
-    ):
-        self._env, self._algorithm, self.mesh = env, algorithm, mesh
-        self._num_envs, self._num_steps, self._num_eval_envs = num_envs, num_steps, num_eval_envs
-        # Tracing is Python and holds the interpreter: one after the other, in the order of the requests.
+    env: EpisodeEnv
+    algorithm: Algorithm
+    mesh: Mesh
+    num_envs: int
+    num_steps: int
+    num_eval_envs: int
+    data: InitVar[dict]
+
+    def __post_init__(self, data: dict):
+        # Tracing is Python code and holds the interpreter lock, so one thread does it, in the order of the requests.
         self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
         self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[tuple, Future] = {}
-        self._data = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(mesh)), data)
-        options = {"num_steps": num_steps, "data": self._data}
-        self.states = train_step.abstract_states(env, algorithm, mesh, num_envs, **options)
+        self._data = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(self.mesh)), data
+        )
+        options = {"num_steps": self.num_steps, "data": self._data}
+        self.states = train_step.abstract_states(self.env, self.algorithm, self.mesh, self.num_envs, **options)
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
-        """Starts to compile ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
+        """Starts to compile the program ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
         if (name, *options.items()) not in self._futures:
             lowered = self._tracer.submit(getattr(self, f"_lower_{name}"), **options)
             self._futures[name, *options.items()] = self._compiler.submit(
@@ -57,16 +60,16 @@ class Programs:
             )
 
     def get(self, name: str, **options) -> Callable:
-        """The compiled program ``name``, waiting for it if need be."""
+        """Waits for the compiled program ``name``; starts to compile it if it was not requested."""
         self.request(name, **options)
         return self._futures[name, *options.items()].result()
 
     def idle(self) -> bool:
-        """Whether nothing that was asked for is still compiling."""
+        """Whether all requested programs are compiled."""
         return all(future.done() for future in self._futures.values())
 
     def close(self) -> None:
-        """Lets the threads go; what is compiling is finished by the interpreter's exit."""
+        """Ends the threads without waiting; a compilation in progress ends before the interpreter exits."""
         for pool in (self._tracer, self._compiler):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -77,55 +80,34 @@ class Programs:
 
     def _lower_init(self, random_lengths: bool):
         init = train_step.make_init(
-            self._env,
-            self._algorithm,
+            self.env,
+            self.algorithm,
             self.mesh,
-            self._num_envs,
+            self.num_envs,
             random_lengths=random_lengths,
-            num_steps=self._num_steps,
+            num_steps=self.num_steps,
             data=self._data,
         )
-        # No sharding in the key's shape: with one, every function inside would be traced anew.
+        # The key's shape has no sharding: with one, every function inside would be traced a second time.
         return init.lower(jax.random.key(0))
 
     def _lower_step(self):
-        step = train_step.make_train_step(self._env, self._algorithm, self.mesh, self._num_steps)
+        step = train_step.make_train_step(self.env, self.algorithm, self.mesh, self.num_steps)
         return step.lower(*self.states, self._data)
 
     def _lower_evaluate(self):
-        evaluate = make_evaluate(self._env, self._algorithm, self.mesh, self._num_eval_envs)
+        evaluate = make_evaluate(self.env, self.algorithm, self.mesh, self.num_eval_envs)
         return evaluate.lower(self.states[0], self._key())
 
     def _lower_update(self):
-        update = train_step.make_update(self._algorithm, self.mesh)
+        update = train_step.make_update(self.algorithm, self.mesh)
         return update.lower(self.states[0], self.rollout_shapes, self.states[1].memory, self._data, self._key())
 
     @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
-        collect = train_step.make_collect(self._env, self._algorithm, self.mesh, self._num_steps)
+        collect = train_step.make_collect(self.env, self.algorithm, self.mesh, self.num_steps)
         return jax.eval_shape(collect, *self.states, self._data)[2]
 
     def _key(self):
         return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))
-
-
-def time_update(programs: Programs, train_state, data: dict, repeats: int = 3) -> float:
-    """Seconds of one update on a rollout of the run's size, the least of a few.
-
-    The values do not matter to the time, so they are zeros.
-    """
-    update = programs.get("update")
-    shapes = (programs.rollout_shapes, programs.states[1].memory)
-    rollout, memory = jax.tree.map(
-        lambda x, place: jnp.zeros(x.shape, x.dtype, device=place), shapes, update.input_shardings[0][1:3]
-    )
-    key = replicate_key(jax.random.key(0), programs.mesh)
-    seconds = []
-    for _ in range(repeats):
-        state = jax.tree.map(jnp.copy, train_state)  # the program takes over its buffers
-        jax.block_until_ready(state)
-        start = time.perf_counter()
-        jax.block_until_ready(update(state, rollout, memory, data, key))
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

@@ -1,42 +1,29 @@
-"""What a run knows of itself on the host: counts, windows, best score. Saved with every checkpoint."""
+"""Progress of a run on the host: counts, episode windows, best score, time report. Part of every checkpoint."""
 
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
 class EpisodeWindow:
-    """The last ``length`` values of one quantity, one value per finished episode."""
+    """The last 100 values of one quantity, one value per finished episode."""
 
-    def __init__(self, length: int = 100):
-        """An empty window.
-
-        Raises:
-            ValueError: ``length`` under 1.
-        """
-        if length < 1:
-            raise ValueError(f"window length is {length}; it must be at least 1")
-        self._values: deque[float] = deque(maxlen=length)
-
-    @classmethod
-    def from_state(cls, state: Iterable[float], length: int = 100) -> "EpisodeWindow":
-        """The window that ``state()`` described; the newest ``length`` values are kept."""
-        window = cls(length)
-        window.extend(state)
-        return window
+    def __init__(self, values: Iterable[float] = ()):
+        self._values: deque[float] = deque(maxlen=100)
+        self.extend(values)
 
     def extend(self, values: Iterable[float]) -> None:
-        """Add values, oldest first. NaN stands for "no episode ended" and is left out."""
+        """Adds values, oldest first. NaN means that no episode ended, and is skipped."""
         self._values.extend(value for value in map(float, values) if not math.isnan(value))
 
     def __len__(self) -> int:
         return len(self._values)
 
     def mean(self) -> float:
-        """Mean of the window; NaN while it is empty."""
+        """Mean of the window, NaN if it is empty."""
         return sum(self._values) / len(self._values) if self._values else math.nan
 
     def state(self) -> list[float]:
@@ -45,37 +32,31 @@ class EpisodeWindow:
 
 
 class TimeReport:
-    """Seconds and counts per named section. Sections must not contain each other, or the total counts twice."""
+    """Seconds and counts by section. Sections must not be nested: the total would count their time twice.
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter):
-        """An empty report; ``clock`` returns seconds."""
-        self._clock = clock
-        self._seconds: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+    Args:
+        state: seconds and count of each section of an earlier report, see ``state``.
+    """
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Sequence[float]], clock: Callable[[], float] = time.perf_counter):
-        """The report that ``state()`` described; later sections add to it."""
-        report = cls(clock)
-        for name, (seconds, count) in state.items():
-            report._seconds[name] = float(seconds)
-            report._counts[name] = int(count)
-        return report
+    def __init__(self, state: Mapping[str, Sequence[float]] | None = None):
+        state = state or {}
+        self._seconds = {name: float(seconds) for name, (seconds, _) in state.items()}
+        self._counts = {name: int(count) for name, (_, count) in state.items()}
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
-        """Time what stands inside ``with``, also when it raises."""
-        start = self._clock()
+        """Measures the body of the ``with`` statement, also if it raises."""
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.add(name, self._clock() - start)
+            self.add(name, time.perf_counter() - start)
 
     def add(self, name: str, seconds: float) -> None:
-        """Add one measurement of ``seconds`` to the section ``name``.
+        """Adds one measurement to the section ``name``.
 
         Raises:
-            ValueError: ``seconds`` negative or NaN.
+            ValueError: ``seconds`` is negative or NaN.
         """
         if not seconds >= 0.0:
             raise ValueError(f"time of section {name!r} is {seconds}; it must be 0 or more seconds")
@@ -83,29 +64,20 @@ class TimeReport:
         self._counts[name] = self._counts.get(name, 0) + 1
 
     def state(self) -> dict[str, list[float]]:
-        """Section -> [seconds, count], plain numbers for a checkpoint."""
+        """Section -> [seconds, count], for a checkpoint."""
         return {name: [seconds, self._counts[name]] for name, seconds in self._seconds.items()}
 
     def lines(self) -> list[str]:
-        """An aligned table, largest section first: name, seconds, share of the total, count; the total is last."""
+        """A table: name, seconds, share of the total and count of each section, largest first, then the total."""
         total = sum(self._seconds.values())
         names = sorted(self._seconds, key=self._seconds.get, reverse=True)
-        rows = [("section", "seconds", "share", "count")]
-        rows += [_row(name, self._seconds[name], total, self._counts[name]) for name in names]
-        rows.append(_row("total", total, total, ""))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [_align(row, widths) for row in rows]
-
-
-def _row(name: str, seconds: float, total: float, count: int | str) -> tuple[str, str, str, str]:
-    share = seconds / total if total > 0.0 else 0.0
-    return name, f"{seconds:.2f}", f"{100.0 * share:.1f} %", str(count)
-
-
-def _align(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Name to the left, numbers to the right."""
-    cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-    return "  ".join(cells).rstrip()
+        rows = [*((name, self._seconds[name], self._counts[name]) for name in names), ("total", total, "")]
+        width = max(len(name) for name in ("section", *names))
+        lines = [f"{'section':{width}}  {'seconds':>10}  {'share':>7}  {'count':>7}"]
+        for name, seconds, count in rows:
+            share = seconds / total if total > 0.0 else 0.0
+            lines.append(f"{name:{width}}  {seconds:10.2f}  {100.0 * share:5.1f} %  {count:>7}".rstrip())
+        return lines
 
 
 @dataclass
@@ -114,12 +86,12 @@ class Progress:
 
     Attributes:
         iteration: finished iterations.
-        env_steps: environment steps of all environments.
-        seconds: wall-clock of all sessions of the run.
-        best_score: best mean evaluation return, None before the first.
+        env_steps: steps of all environments together.
+        seconds: wall-clock time of all sessions of the run.
+        best_score: best mean return of an evaluation, None before the first.
         rewards, lengths: returns and lengths of the last 100 finished episodes.
         evaluation: scalars of the last evaluation.
-        report: where the time went.
+        report: seconds by section.
     """
 
     iteration: int = 0
@@ -131,8 +103,18 @@ class Progress:
     evaluation: dict[str, float] = field(default_factory=dict)
     report: TimeReport = field(default_factory=TimeReport)
 
+    @property
+    def velocity_rmsd(self) -> float:
+        """Velocity RMSD of the last evaluation in m/s, NaN without one."""
+        return self.evaluation.get("Eval/metric/tracking_error", math.nan)
+
+    @property
+    def cost_of_transport(self) -> float:
+        """Cost of transport of the last evaluation, NaN without one."""
+        return self.evaluation.get("Eval/metric/CoT", math.nan)
+
     def state(self) -> dict:
-        """As JSON."""
+        """The progress as JSON, for a checkpoint."""
         return {
             "iteration": self.iteration,
             "env_steps": self.env_steps,
@@ -147,13 +129,5 @@ class Progress:
     @classmethod
     def from_state(cls, state: dict) -> "Progress":
         """Inverse of ``state``."""
-        return cls(
-            **(
-                state
-                | {
-                    "rewards": EpisodeWindow.from_state(state["rewards"]),
-                    "lengths": EpisodeWindow.from_state(state["lengths"]),
-                    "report": TimeReport.from_state(state["report"]),
-                }
-            )
-        )
+        windows = {name: EpisodeWindow(state[name]) for name in ("rewards", "lengths")}
+        return cls(**(state | windows | {"report": TimeReport(state["report"])}))

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a run to stop; a second one ends the process at once."""
+"""Stop signals: SIGINT or SIGTERM stops a run after its iteration; a second signal ends the process at once."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """Context manager; ``name`` is the signal that asked to stop, or None.
+    """Context manager that handles stop signals; ``name`` is the first signal received, or None.
 
-    The handler only sets a flag. A thread reads the signals from a pipe, because
-    Python runs handlers between bytecodes, and a long compilation is one bytecode.
-    Outside the main thread signals are left alone.
+    A thread reads the signals from a pipe: Python runs signal handlers only between
+    bytecodes, and a long compilation is one bytecode. Outside the main thread signals
+    are not handled.
     """
 
     def __init__(self):
@@ -57,15 +57,17 @@ class StopFlag:
             if self.name is not None:
                 os._exit(128 + data[0])
             self.name = signal.Signals(data[0]).name
-            print(f"{self.name}: stops after this iteration; a second one exits at once", file=sys.stderr, flush=True)
+            print(
+                f"{self.name}: stops after this iteration; a second signal exits at once", file=sys.stderr, flush=True
+            )
 
 
 class StopVote:
-    """A stop of one process is a stop of all, after the same iteration.
+    """Agreement of all processes to stop after the same iteration, if one of them has to stop.
 
-    With several processes the vote is a program that waits in the devices' queue
-    behind the iteration and is read with its metrics, so that no host waits for it;
-    a signal then takes effect an iteration or two later.
+    With several processes the vote is a device program that runs after the iteration and
+    is read with its metrics, so that no host waits for it. A signal then takes effect one
+    or two iterations later.
     """
 
     def __init__(self, mesh: Mesh):
@@ -73,10 +75,13 @@ class StopVote:
         self._any = jax.jit(jnp.any, out_shardings=replicated(mesh))
 
     def cast(self, name: str | None) -> jax.Array | None:
-        """Votes with the signal that this process has seen; every process calls it after each iteration.
+        """Starts a vote. Every process calls it after each iteration.
+
+        Args:
+            name: reason for this process to stop, or None.
 
         Returns:
-            What ``read`` takes; None with one process.
+            The argument of ``read``; None with one process.
         """
         if jax.process_count() == 1:
             return None
@@ -84,11 +89,11 @@ class StopVote:
         return self._any(jax.make_array_from_process_local_data(self._place, local))
 
     def read(self, vote: jax.Array | None) -> None:
-        """Takes in a vote."""
+        """Waits for the result of a vote."""
         self._agreed |= vote is not None and bool(vote)
 
     def result(self, name: str | None) -> str | None:
-        """What asks to stop, None if nothing does; ``name`` is the signal that this process has seen."""
+        """The reason to stop now, or None; ``name`` is the reason of this process or None."""
         if jax.process_count() == 1:
             return name
         return (name or "a signal to another process") if self._agreed else None

@@ -1,5 +1,6 @@
 """A run that is stopped and continued in another process is bit for bit the run that was not."""
 
+import re
 import shutil
 import signal
 
@@ -43,7 +44,7 @@ def stopped(folder, config, cache):
     code, out, err = finish(process)
     assert code == 0, err
     iteration = log(path)[-1]["iteration"]
-    assert f"stopped by SIGTERM and saved; go on with --resume {path}" in out
+    assert re.search(f"stopped by SIGTERM and saved; .*--resume {path}\\n", out)
     assert f"\n{iteration} iteration{'s' * (iteration > 1)}, {16 * iteration:,} env steps" in out
     assert err.startswith("SIGTERM: stops after this iteration")
     assert Checkpointer(path).latest("last") == iteration
@@ -151,7 +152,7 @@ def never(folder, config):
         while not (folder / "never" / "metrics.jsonl").exists():  # opened before the compiler is waited for
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.stderr.readline().startswith("SIGINT: stops after this iteration; a second one exits at once")
+        assert process.stderr.readline().startswith("SIGINT: stops after this iteration")
         process.send_signal(signal.SIGINT)
         code = process.wait(10)
     finally:
@@ -168,6 +169,5 @@ def test_run_stopped_before_its_first_checkpoint_starts_again(never, cache, caps
     never, _ = never
     with cached_in(cache):
         assert train.main(["--resume", str(never), "runner.max_iterations=1", "runner.eval_interval=0"]) == 0
-    note = "note: there is no checkpoint of the run; it starts from its beginning\n"
-    assert capsys.readouterr().err == note
+    assert re.fullmatch("note: .*no checkpoint.*starts from the beginning\n", capsys.readouterr().err)
     assert [line["iteration"] for line in log(never)] == [1]

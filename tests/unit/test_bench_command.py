@@ -78,5 +78,6 @@ def test_interrupt_is_one_line(config, tmp_path, capsys, monkeypatch):
     with cached_in(tmp_path / "cache"):
         assert bench.main(["--config", str(config), "--out", str(tmp_path / "bench.json")]) == 130  # 128 + SIGINT
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "error: interrupted before the end of the measuring\n")
+    assert captured.out == ""
+    assert re.fullmatch("error: interrupted .*\n", captured.err)
     assert not (tmp_path / "bench.json").exists()

@@ -23,7 +23,7 @@ KEY = jax.random.key(3)
 
 @dataclass(frozen=True)
 class Lives(Env):
-    """Lives 1 to ``most`` steps; the action is the metric ``action``, the age both reward and metric ``age``.
+    """Episodes of 1 to ``most`` steps; the action is the metric ``action``, the age both reward and metric ``age``.
 
     Those that live ``breaks`` steps turn NaN at their last one.
     """
@@ -65,7 +65,7 @@ def _setup(env, episode_length=50, normalize=False):
 
 
 def _lives(num_envs):
-    """How long the environments of an evaluation with ``KEY`` live."""
+    """Episode lengths of an evaluation with ``KEY``."""
     return _first_lives(KEY, num_envs)
 
 
@@ -128,7 +128,7 @@ def test_the_environment_for_evaluations_and_its_scores():
     np.testing.assert_allclose(result["metric/CoT"], np.sqrt((life * (life + 1) / 2).sum() / life.sum()), rtol=1e-5)
 
 
-def test_episodes_cut_by_nan_are_left_out_and_counted():
+def test_episodes_cut_by_nan_are_excluded_and_counted():
     env, algorithm, state = _setup(Lives(breaks=5))
     result = make_evaluate(env, algorithm, ONE, 12)(state, KEY)
     life = _lives(12)
@@ -169,7 +169,7 @@ def test_another_key_plays_other_episodes_and_the_same_key_the_same():
 
 
 def test_hidden_carry_is_reset_between_episodes():
-    """The policy is told of the first step of every episode, and of no other."""
+    """The reset flag of the policy is set at the first step of every episode, and at no other."""
     seen = []
 
     class Spy(Policy):
@@ -199,7 +199,7 @@ def test_environments_must_divide_over_the_devices(num_envs):
 
 
 def test_played_episodes_are_the_same_and_end_as_early():
-    """With a limit of a billion steps; of environment 0 every step is kept."""
+    """With a limit of 1e9 steps. Every step of environment 0 is kept."""
     env, algorithm, state = _setup(Lives(), 10**9)
     expected = make_evaluate(env, algorithm, ONE, 16)(state, KEY)
     roll = make_roll(env, algorithm, 16)(state.params["policy"], state.stats, KEY)

@@ -34,7 +34,7 @@ from strl_jax.types import RunningStats
 
 @pytest.fixture(scope="module", autouse=True)
 def cache_of_its_own(tmp_path_factory):
-    """The command would turn on the user's cache for all later tests; and nothing here is compiled twice."""
+    """Otherwise the command would enable the user's cache for all later tests. Nothing is compiled twice."""
     with cached_in(tmp_path_factory.mktemp("cache")):
         yield
 
@@ -98,7 +98,7 @@ def make_deployable(**options) -> Deployable:
 
 
 def exported(deployable: Deployable, folder: Path) -> dict[str, deploy.Step]:
-    """The policy in both forms, through files."""
+    """The policy in both formats, read from files."""
     (folder / "policy.onnx").write_bytes(onnx_model.dump(deployable, {}))
     (folder / "policy.bin").write_bytes(stablehlo.dump(deployable))
     return {"onnx": onnx_model.load(folder / "policy.onnx"), "stablehlo": stablehlo.load(folder / "policy.bin")}
@@ -173,7 +173,7 @@ def test_onnx_model_describes_itself(tmp_path):
     assert about == {"dt": 0.02, "outputs": outputs}
 
 
-def test_another_policy_is_told_apart():
+def test_a_different_policy_is_detected():
     deployable = make_deployable()
     step = jax.jit(deployable)
     values = {name: np.zeros((2, *shape), np.float32) for name, shape in deployable.inputs.items()}
@@ -185,9 +185,9 @@ def test_another_policy_is_told_apart():
         deploy.check(deployable, lambda values: {"action": step(values)["action"] * np.nan}, "policy.onnx")
 
 
-def test_operation_without_a_form_is_refused(monkeypatch):
+def test_operation_without_onnx_operator_is_refused(monkeypatch):
     monkeypatch.setitem(ACTIVATIONS, "elu", jnp.sin)
-    with pytest.raises(DeployError, match=r"the policy's operation sin on shapes .* has no form in ONNX"):
+    with pytest.raises(DeployError, match=r"the policy's operation sin on shapes .* cannot be exported to ONNX"):
         onnx_model.dump(make_deployable(), {})
 
 
@@ -305,10 +305,10 @@ def test_nothing_is_written_if_one_of_two_differs(run, out, capsys, monkeypatch)
     assert (out / "p.onnx").read_text() == "as it was"
 
 
-def test_disk_that_refuses(run, out, capsys):
-    (out / ".p.bin.json.new").mkdir()  # stands where the file is written first
+def test_a_file_that_cannot_be_written(run, out, capsys):
+    (out / ".p.bin.json.new").mkdir()  # a folder in the place of the temporary file
     line = fails(capsys, export.main, run, "--onnx", out / "p.onnx", "--stablehlo", out / "p.bin")
-    assert re.search(r"p\.bin\.json: cannot be written: Is a directory", line)
+    assert re.search(r"p\.bin\.json\S*: Is a directory", line)
     assert [path.name for path in out.iterdir()] == [".p.bin.json.new"]
 
 

@@ -21,6 +21,12 @@ def make_repository(folder: Path) -> Path:
     return folder
 
 
+def stored(run: Path, repositories) -> list[Path]:
+    """The files in RUN/git after storing the repositories without a warning, oldest name first."""
+    store_code_state(run, repositories, warn=pytest.fail)
+    return sorted((run / "git").iterdir(), key=lambda file: (len(file.name), file.name))
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "robot")
@@ -30,7 +36,7 @@ def test_commit_branch_status_and_diff_are_stored(repository, tmp_path):
     (repository / "code.py").write_text("speed = 2\n")
     (repository / "notes").mkdir()
     (repository / "notes" / "new.txt").write_text("secret contents")
-    [file] = store_code_state(tmp_path / "run", [repository])
+    [file] = stored(tmp_path / "run", [repository])
     assert file == tmp_path / "run" / "git" / "robot.diff"
     text = file.read_text()
     assert f"# repository: {repository}\n" in text
@@ -44,7 +50,7 @@ def test_commit_branch_status_and_diff_are_stored(repository, tmp_path):
 
 def test_the_file_is_a_patch_that_restores_the_work(repository, tmp_path):
     (repository / "code.py").write_text("speed = 2\n")
-    [file] = store_code_state(tmp_path / "run", [repository])
+    [file] = stored(tmp_path / "run", [repository])
     git(repository, "checkout", "--", "code.py")
     git(repository, "apply", str(file))
     assert (repository / "code.py").read_text() == "speed = 2\n"
@@ -53,19 +59,19 @@ def test_the_file_is_a_patch_that_restores_the_work(repository, tmp_path):
 def test_staged_changes_are_in_the_diff(repository, tmp_path):
     (repository / "code.py").write_text("speed = 3\n")
     git(repository, "add", "code.py")
-    [file] = store_code_state(tmp_path / "run", [repository])
+    [file] = stored(tmp_path / "run", [repository])
     assert "+speed = 3\n" in file.read_text()
 
 
 def test_a_file_inside_stands_for_its_repository_which_is_stored_once(repository, tmp_path):
-    files = store_code_state(tmp_path / "run", [repository / "code.py", str(repository)])
+    files = stored(tmp_path / "run", [repository / "code.py", str(repository)])
     assert [file.name for file in files] == ["robot.diff"]
     assert "# status: clean\n" in files[0].read_text()
 
 
 def test_repositories_of_one_name_get_two_files(repository, tmp_path):
     other = make_repository(tmp_path / "elsewhere" / "robot")
-    files = store_code_state(tmp_path / "run", [repository, other])
+    files = stored(tmp_path / "run", [repository, other])
     assert [file.name for file in files] == ["robot.diff", "robot.2.diff"]
     assert f"# repository: {repository}\n" in files[0].read_text()
     assert f"# repository: {other}\n" in files[1].read_text()
@@ -73,11 +79,11 @@ def test_repositories_of_one_name_get_two_files(repository, tmp_path):
 
 def test_a_resume_with_other_code_keeps_the_first_file(repository, tmp_path):
     run = tmp_path / "run"
-    [first] = store_code_state(run, [repository])
-    assert store_code_state(run, [repository]) == [first]
+    [first] = stored(run, [repository])
+    assert stored(run, [repository]) == [first]
     before = first.read_text()
     (repository / "code.py").write_text("speed = 2\n")
-    [second] = store_code_state(run, [repository])
+    [_, second] = stored(run, [repository])
     assert second.name == "robot.2.diff"
     assert first.read_text() == before
 
@@ -87,7 +93,7 @@ def test_a_repository_without_commits_is_stored(tmp_path):
     folder.mkdir()
     git(folder, "init", "--quiet")
     (folder / "code.py").write_text("")
-    [file] = store_code_state(tmp_path / "run", [folder])
+    [file] = stored(tmp_path / "run", [folder])
     assert "# commit: (none yet)\n" in file.read_text()
     assert "# ?? code.py\n" in file.read_text()
 
@@ -96,8 +102,8 @@ def test_paths_that_cannot_be_stored_give_one_line_each(repository, tmp_path):
     plain = tmp_path / "plain"
     plain.mkdir()
     lines = []
-    files = store_code_state(tmp_path / "run", [plain, tmp_path / "gone", repository], warn=lines.append)
-    assert [file.name for file in files] == ["robot.diff"]
+    store_code_state(tmp_path / "run", [plain, tmp_path / "gone", repository], warn=lines.append)
+    assert [file.name for file in (tmp_path / "run" / "git").iterdir()] == ["robot.diff"]
     assert lines[0].startswith(f"git state of {plain} not stored: git rev-parse: fatal: not a git repository")
     assert lines[1] == f"git state of {tmp_path / 'gone'} not stored: there is no such file or folder"
     assert len(lines) == 2
@@ -106,8 +112,10 @@ def test_paths_that_cannot_be_stored_give_one_line_each(repository, tmp_path):
 
 def test_without_git_there_is_one_warning(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.warns(UserWarning, match="not stored: there is no git executable"):
-        assert store_code_state(tmp_path / "run", [repository]) == []
+    lines = []
+    store_code_state(tmp_path / "run", [repository], warn=lines.append)
+    assert lines == [f"git state of {repository} not stored: there is no git executable"]
+    assert not (tmp_path / "run").exists()
 
 
 def test_variables_of_a_git_hook_do_not_mislead(repository, tmp_path, monkeypatch):
@@ -115,5 +123,5 @@ def test_variables_of_a_git_hook_do_not_mislead(repository, tmp_path, monkeypatc
     other = make_repository(tmp_path / "other")
     git(other, "commit", "--quiet", "--allow-empty", "--message=second")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    [file] = store_code_state(tmp_path / "run", [repository])
+    [file] = stored(tmp_path / "run", [repository])
     assert f"# commit: {commit}\n" in file.read_text()

@@ -106,10 +106,10 @@ def test_another_number_of_environments():
     algorithm, variables, stats = make(memory=MemoryStage("gru", 4))
     policy = InferencePolicy(algorithm, variables, stats)
     first = policy(observe(0, 2))
-    with pytest.raises(ValueError, match=r"^observations of 3 environments, but the memories are of 2; reset$"):
+    with pytest.raises(ValueError, match=r"^observations of 3 environments, .* of 2; call reset$"):
         policy(observe(0, 3))
     for wrong in (np.zeros(3), np.zeros((2, 1)), np.float32(1.0)):
-        with pytest.raises(ValueError, match=r"^dones of shape \(.*\), but the memories are of 2 environments$"):
+        with pytest.raises(ValueError, match=r"^dones has shape \(.*\), .* of 2 environments$"):
             policy.reset(wrong)
     policy.reset()
     assert policy(observe(0, 3)).shape == (3, 2)
@@ -166,7 +166,7 @@ def test_a_bad_observation_harms_no_later_episode(kind):
     [
         (np.zeros((2, 9)), r"an observation array is \[B, 3\], not \[2, 9\]"),
         (np.zeros(3), r"an observation array is \[B, 3\], not \[3\]"),
-        ({"joints": np.zeros((2, 2))}, "lacks component 'command'; it has joints"),
+        ({"joints": np.zeros((2, 2))}, "component 'command' is missing .* joints"),
         ({"joints": np.zeros((2, 3)), "command": np.zeros((2, 1))}, r"'joints' is \[B, \*\(2,\)\], not \[2, 3\]"),
         ({"joints": np.zeros((2, 2)), "command": np.zeros((3, 1))}, r"'command' is \[B, \*\(1,\)\], not \[3, 1\]"),
     ],

@@ -1,4 +1,4 @@
-"""What the commands do first: arguments, several hosts, the compilation cache."""
+"""Common parts of the commands: arguments, several hosts, compilation cache."""
 
 import os
 import subprocess
@@ -44,8 +44,8 @@ def test_fault_is_one_line_without_usage(parser, capsys):
     assert capsys.readouterr().err == "error: unrecognized arguments: --conf=f\n"
 
 
-def test_tell_marks_every_line(capsys):
-    launch.tell("warning", ValueError("one\ntwo"))
+def test_every_line_is_marked(capsys):
+    launch.print_lines("warning", ValueError("one\ntwo"))
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "warning: one\nwarning: two\n")
 
@@ -64,7 +64,7 @@ def raises(error: BaseException):
         (KeyboardInterrupt(), 130, "error: interrupted early\n"),
     ],
 )
-def test_what_stops_a_command_is_one_line(error, code, line, capsys):
+def test_an_expected_error_is_one_line(error, code, line, capsys):
     assert launch.guarded(lambda: raises(error), "interrupted early") == code
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", line)
@@ -75,7 +75,7 @@ def test_a_fault_of_the_code_keeps_its_traceback():
         launch.guarded(lambda: raises(ZeroDivisionError()), "")
 
 
-def test_python_warnings_are_told_without_their_source(capsys):
+def test_python_warnings_are_printed_without_their_source(capsys):
     shown = warnings.showwarning
     assert launch.guarded(lambda: warnings.warn("last/4: damaged; skipped", stacklevel=1) or 3, "") == 3
     assert capsys.readouterr().err == "warning: last/4: damaged; skipped\n"
@@ -83,7 +83,7 @@ def test_python_warnings_are_told_without_their_source(capsys):
 
 
 @pytest.mark.slow
-def test_output_that_nobody_reads():
+def test_output_whose_reader_has_left():
     """As in ``| head -1``."""
     code = "import sys; from strl_jax.runners import launch; sys.exit(launch.guarded(lambda: print('a') or 0, ''))"
     read, write = os.pipe()
@@ -93,7 +93,7 @@ def test_output_that_nobody_reads():
     assert (done.returncode, done.stderr) == (141, "")  # 128 + SIGPIPE
 
 
-def test_one_process_joins_nobody(parser, joined):
+def test_one_process_joins_no_other(parser, joined):
     launch.initialize(parser.parse([]))
     assert joined == []
 
@@ -172,7 +172,7 @@ def test_vote_of_several_processes(monkeypatch):
     vote = stop.StopVote(make_mesh(jax.devices()[:2]))
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     vote.read(vote.cast(None))
-    assert vote.result("SIGINT") is None  # not yet: the others must hear of it
+    assert vote.result("SIGINT") is None  # not yet: the other process must receive it
     vote.read(vote.cast("SIGINT"))
     vote.read(vote.cast(None))
     assert vote.result("SIGINT") == "SIGINT"

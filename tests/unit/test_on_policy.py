@@ -34,7 +34,7 @@ SPLIT = {"Perf/collection time", "Perf/learning_time"}
 
 
 class Trial:
-    """Keeps what an Optuna trial is told."""
+    """Records the reports to an Optuna trial."""
 
     def __init__(self):
         self.reports = []
@@ -54,7 +54,7 @@ def compiled_once(tmp_path_factory):
 
 
 def train_cfg(**runner) -> dict:
-    """As a user of st_rl would write it: the runner's keys at the top, no environment."""
+    """A config in the style of st_rl: the runner's keys at the top, no environment."""
     config = settings("unused", eval_interval=2, last_interval=2, save_interval=3, time_split=True, **runner)
     del config["runner"]["log_root"]
     config["env"] = {"num_envs": 4}
@@ -75,7 +75,7 @@ def trained(tmp_path_factory, repository):
     """A runner after six iterations, its trial, and what ``learn`` returned."""
     runner, trial = OnPolicyRunner(Walk(), train_cfg(), tmp_path_factory.mktemp("run"), ONE), Trial()
     runner.add_git_repo_to_log(repository / "gait.py")
-    runner.programs.get("update")  # else the run is over before the update is compiled
+    runner.programs.get("update")  # otherwise the run can end before the update is compiled
     result = runner.learn(6, init_at_random_ep_len=True, trial=trial)
     yield runner, trial, result
     runner.close()
@@ -83,7 +83,7 @@ def trained(tmp_path_factory, repository):
 
 @pytest.fixture(scope="module")
 def second():
-    """Another runner of the same config, that writes nothing."""
+    """Another runner with the same config, without a run folder."""
     runner = OnPolicyRunner(Walk(), train_cfg(max_env_steps=40), None, ONE)
     yield runner
     runner.close()
@@ -99,7 +99,7 @@ def test_learn_returns_the_last_evaluation(trained):
     assert runner.stopped_by is None
 
 
-def test_trial_hears_of_every_evaluation(trained):
+def test_trial_gets_every_evaluation(trained):
     runner, trial, _ = trained
     errors = {line["iteration"]: line.get("Eval/metric/tracking_error") for line in log(runner.log_dir)}
     assert trial.reports == [(errors[2], 2), (errors[4], 4), (errors[6], 6)]
@@ -126,7 +126,7 @@ def test_time_is_split_once_the_update_was_timed(trained):
 
 
 def test_time_of_an_iteration_ends_when_its_metrics_are_there(tmp_path, monkeypatch):
-    """Not when the loop's thread gets round to them: a call may keep it, and before an evaluation it reads two."""
+    """Not when the loop's thread reads them: a call can block it, and before an evaluation it reads two."""
     took, arrivals = [1000.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], []
 
     def on_host(metrics):
@@ -186,7 +186,7 @@ def test_inference_policy(trained):
     np.testing.assert_array_equal(action[1:], policy({"goal": goal[1:, None], "position": position[1:]}))
 
 
-def test_load_takes_over_everything(trained, second):
+def test_load_restores_everything(trained, second):
     runner = trained[0]
     assert second.load(runner.log_dir) == []
     assert same((second.train_state, second.rollout_state), (runner.train_state, runner.rollout_state))
@@ -196,7 +196,7 @@ def test_load_takes_over_everything(trained, second):
     assert second.progress.lengths.state() == runner.progress.lengths.state()
 
 
-def test_load_without_optimizer_takes_weights_and_statistics(trained, second):
+def test_load_without_optimizer_restores_weights_and_statistics(trained, second):
     state = trained[0].train_state
     assert second.load(trained[0].log_dir, load_optimizer=False) == []
     assert same((second.train_state.params, second.train_state.stats), (state.params, state.stats))
@@ -258,13 +258,13 @@ def test_keys_without_meaning_warn_and_faults_raise():
         OnPolicyRunner(Walk(), train_cfg() | {"algorithm": {"gama": 0.9}}, None, ONE)
 
 
-def test_a_folder_takes_no_second_run(trained):
+def test_a_folder_accepts_no_second_run(trained):
     runner = OnPolicyRunner(Walk(), train_cfg(), trained[0].log_dir, mesh=ONE)
     before = log(trained[0].log_dir)
-    with pytest.raises(ConfigError, match="holds a run of iteration"):
+    with pytest.raises(ConfigError, match="contains a run at iteration 6"):
         runner.learn(1)
     runner.load(trained[0].log_dir, load_optimizer=False)
-    with pytest.raises(ConfigError, match="holds a run of iteration"):
+    with pytest.raises(ConfigError, match="contains a run at iteration 6"):
         runner.learn(1)
     assert log(trained[0].log_dir) == before
 

@@ -1,4 +1,4 @@
-"""The play command: its numbers are the runner's, its faults one line each, its files whole or not there."""
+"""The play command: numbers equal to the runner's, one line per fault, complete files or none."""
 
 import json
 import re
@@ -28,7 +28,7 @@ ENVS = 6
 
 @pytest.fixture(scope="module", autouse=True)
 def cache_of_its_own(tmp_path_factory):
-    """The command would turn on the user's cache for all later tests; and nothing here is compiled twice."""
+    """Otherwise the command would enable the user's cache for all later tests. Nothing is compiled twice."""
     with cached_in(tmp_path_factory.mktemp("cache")):
         yield
 
@@ -88,7 +88,7 @@ def test_numbers_are_those_of_the_runner(run, tmp_path, capsys):
 
 
 def numbers(run, tmp_path, *arguments) -> dict:
-    """What the command writes with ``--out``."""
+    """Numbers that the command writes with ``--out``."""
     file = tmp_path / "numbers.json"
     assert play.main([*map(str, (run, "--num-envs", ENVS, "--out", file)), *arguments]) == 0
     return json.loads(file.read_text())
@@ -107,7 +107,7 @@ def test_seed_checkpoint_and_overrides_count(run, tmp_path):
 
 
 def test_a_damaged_checkpoint_is_passed_over(run, tmp_path, capsys):
-    """Not without a word, as if it had not been there; asked for alone, it is an error."""
+    """With a warning. If it is requested explicitly, it is an error."""
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run/checkpoints/last/10/record/metadata").write_text("{}")
     played = numbers(tmp_path / "run", tmp_path)
@@ -162,8 +162,8 @@ FAULTS = {
         ["--iteration", "12"],
         r"no checkpoint of iteration 12; existing checkpoints: last 10; numbered 11",
     ),
-    "no command": (["--command", "-1,0,0"], r"--command: commands:Walk takes no command; legged environments do"),
-    "no table": (["--table"], r"--table: commands:Walk takes no command; legged environments do"),
+    "no command": (["--command", "-1,0,0"], r"--command: commands:Walk has no commands; .*legged"),
+    "no table": (["--table"], r"--table: commands:Walk has no commands; .*legged"),
     "nothing to film": (["--video", "{out}/x.mp4"], r"--video: commands:Walk has no robot to show"),
     "nothing to see": (["--html", "{out}/x.html"], r"--html: commands:Walk has no robot to show"),
     "other ending": (["--video", "{out}/x.avi"], r"--video: .*/x\.avi must end in \.mp4"),
@@ -223,7 +223,7 @@ def test_packages_that_are_missing(run, out, capsys, monkeypatch):
         assert line == f"{option.split()[0]} needs the package {package}: pip install 'strl_jax[play]'"
 
 
-def test_no_opengl_is_told_with_what_to_install(monkeypatch):
+def test_missing_opengl_names_what_to_install(monkeypatch):
     class Done:
         returncode, stderr = 1, "Traceback ...\nAttributeError: no GL\n"
 
@@ -246,7 +246,7 @@ def test_plot_of_an_environment_without_record(run, out):
     assert sorted(path.name for path in out.iterdir()) == ["full.json", "x.png"]
 
 
-def test_files_are_whole_or_as_they_were(tmp_path):
+def test_files_are_complete_or_unchanged(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("as it was")
 

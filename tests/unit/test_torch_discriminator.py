@@ -1,13 +1,14 @@
-"""Discriminators and random network distillation in torch checkpoints: weights, and moments at their places."""
+"""Import of discriminators and random network distillation: weights, and moments in the right order."""
 
+import re
 from collections import OrderedDict
 
 import jax
 import numpy as np
 import optax
 import pytest
-from commands import cached_in, log, settings, write
-from test_torch_checkpoint import adam_state, call, checkpoint, weights
+from commands import cached_in, call, log, settings, write
+from torch_checkpoints import adam_state, checkpoint, weights
 from torch_writer import save
 
 from strl_jax import train
@@ -17,8 +18,15 @@ from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files.file import TorchFileError
 
-START = "statistics of the discriminator's states: not in the file, they start anew"
-CHAIN = "std and log(std): the moments follow by the chain rule"
+START = "^statistics of the discriminator's states: not in the file"
+CHAIN = r"^std and log\(std\): .*chain rule"
+
+
+def matches(lines: list[str], *patterns: str) -> bool:
+    """Whether each line contains its pattern, in order."""
+    return len(lines) == len(patterns) and all(map(re.search, patterns, lines))
+
+
 RND = {"num_outputs": 2, "predictor_hidden_dims": [3], "target_hidden_dims": []}
 
 
@@ -49,7 +57,7 @@ def amp_settings(folder, **compat) -> dict:
 
 
 def read(values: dict, file: dict) -> tuple[dict, list[str], OnPolicyRunner]:
-    """What the command takes from a file, its lines, and the runner that it is for."""
+    """The imported parts of a file, the notes, and the runner."""
     runner = OnPolicyRunner(None, from_dict(values)[0])
     runner.close()
     return *torch_checkpoint.read_parts(file, runner), runner
@@ -65,7 +73,7 @@ POLICY = np.repeat([3.0, 2.0, 5.0, 4.0, 7.0, 6.0, 9.0, 8.0, 0.5], [4, 12, 1, 4, 
 JUDGE = np.repeat([11.0, 10.0, 13.0, 12.0], [3, 6, 1, 3])
 
 
-def test_an_optimizer_of_its_own_starts_fresh(tmp_path):
+def test_a_separate_optimizer_starts_fresh(tmp_path):
     parts, lines, runner = read(amp_settings(tmp_path), amp_checkpoint())
     found, file = parts["params"]["discriminator"]["params"]["trunk"], judge()
     np.testing.assert_array_equal(found["layer_0"]["kernel"], file["discriminator.trunk.0.weight"].T)
@@ -77,7 +85,7 @@ def test_an_optimizer_of_its_own_starts_fresh(tmp_path):
     adam = moments(parts["opt_state"]["policy"])
     np.testing.assert_array_equal(adam.mu, POLICY)
     assert moments(runner.programs.states[0].opt_state["discriminator"]).mu.shape == (13,)  # 3 + 6 + 1 + 3
-    assert lines == ["optimizer: the discriminator has one of its own here: its moments start at 0", CHAIN, START]
+    assert matches(lines, "^optimizer: the discriminator has a separate one.* start at 0", CHAIN, START)
 
 
 def test_the_policys_optimizer_covers_it(tmp_path):
@@ -88,11 +96,11 @@ def test_the_policys_optimizer_covers_it(tmp_path):
     np.testing.assert_array_equal(adam.nu[:-1], adam.mu[:-1] + 1)
     assert (adam.count, adam.nu[-1]) == (9, 0.5)
     assert moments(runner.programs.states[0].opt_state["policy"]).mu.shape == adam.mu.shape
-    assert lines == [CHAIN, START]
+    assert matches(lines, CHAIN, START)
 
 
 def test_its_parameters_are_numbered_where_the_file_has_them(tmp_path):
-    """The same file with the discriminator in front: 0 to 3 are the discriminator's, 4 to 12 the policy's."""
+    """The same file with the discriminator first: 0 to 3 are the discriminator's, 4 to 12 the policy's."""
     model = judge() | weights()
     file = amp_checkpoint(model_state_dict=model, optimizer_state_dict=adam_state(model))
     parts, _, _ = read(amp_settings(tmp_path, discriminator_with_policy=True), file)
@@ -106,28 +114,25 @@ def test_its_parameters_are_numbered_where_the_file_has_them(tmp_path):
 def test_a_file_without_a_discriminator(together, tmp_path):
     parts, lines, _ = read(amp_settings(tmp_path, discriminator_with_policy=together), checkpoint())
     assert parts["params"].keys() == {"policy"}
-    anew = "the file has no discriminator: it starts anew"
+    fresh = "^the file has no discriminator"
     if together:
         assert isinstance(moments(parts["opt_state"]["policy"]).mu, jax.ShapeDtypeStruct)  # fresh
-        assert lines == [
-            "optimizer: the file has no discriminator, which shares the policy's: moments start at 0",
-            anew,
-        ]
+        assert matches(lines, "^optimizer: .*no discriminator.* start at 0", fresh)
     else:
         np.testing.assert_array_equal(moments(parts["opt_state"]["policy"]).mu, POLICY)
-        assert lines == [CHAIN, anew]
+        assert matches(lines, CHAIN, fresh)
 
 
-def test_an_optimizer_of_other_parameters_is_not_taken(tmp_path):
+def test_an_optimizer_of_other_parameters_is_not_imported(tmp_path):
     """Nine parameters for thirteen: which ones cannot be known."""
     file = amp_checkpoint(optimizer_state_dict=adam_state(weights()))
     parts, lines, _ = read(amp_settings(tmp_path, discriminator_with_policy=True), file)
     assert isinstance(moments(parts["opt_state"]["policy"]).mu, jax.ShapeDtypeStruct)
-    assert lines == ["optimizer: 9 parameters in 1 groups for the model's 13 in the file: moments start at 0", START]
+    assert matches(lines, "^optimizer: 9 parameters in 1 groups for the model's 13 .* start at 0", START)
 
 
 @pytest.mark.slow
-def test_training_goes_on(tmp_path):
+def test_training_continues(tmp_path):
     file = save(tmp_path / "model_5.pt", amp_checkpoint())
     config = write(tmp_path / "config.yaml", amp_settings(tmp_path, discriminator_with_policy=True))
     with cached_in(tmp_path / "cache"):
@@ -186,7 +191,7 @@ def test_a_discriminator_that_does_not_fit(fault, tmp_path, capsys):
     inner, expected = FAULTS[fault]
     file = save(tmp_path / "model_5.pt", amp_checkpoint(model_state_dict=weights() | inner))
     config = write(tmp_path / "config.yaml", amp_settings(tmp_path))
-    code, lines = call(capsys, file, "--config", config, "--out", tmp_path / "out")
+    code, lines = call(capsys, torch_checkpoint.main, file, "--config", config, "--out", tmp_path / "out")
     assert (code, lines) == (2, [f"error: {line}" for line in expected])
     assert not (tmp_path / "out").exists()
 
@@ -222,15 +227,15 @@ def test_random_network_distillation(tmp_path):
     fresh = runner.programs.states[0].params
     for name in ("rnd", "rnd_target"):
         assert jax.tree.map(np.shape, parts["params"][name]) == jax.tree.map(lambda leaf: leaf.shape, fresh[name])
-    assert lines == [CHAIN, "rnd_state_dict, state_normalizer: in the file, not taken over"]
+    assert matches(lines, CHAIN, "^rnd_state_dict, state_normalizer: in the file, not")
 
 
 def test_random_network_distillation_of_one_side(tmp_path):
     parts, lines, _ = read(rnd_settings(tmp_path), checkpoint())
     assert parts["params"].keys() == {"policy"}
-    assert lines == [CHAIN, "the file has no rnd_state_dict: random network distillation starts anew"]
+    assert matches(lines, CHAIN, "^the file has no rnd_state_dict")
     _, lines, _ = read(settings(tmp_path), checkpoint(rnd_state_dict=distillation()))
-    assert lines == [CHAIN, "rnd_state_dict: in the file, not taken over"]
+    assert matches(lines, CHAIN, "^rnd_state_dict: in the file, not")
 
 
 def test_random_network_distillation_that_does_not_fit(tmp_path):
@@ -260,5 +265,5 @@ def test_a_learning_rate_of_a_scheduler(tmp_path):
     values["algorithm"]["teacher_policy"] |= {"actor_hidden_dims": [4], "critic_hidden_dims": [4]}
     parts, lines, _ = read(values, amp_checkpoint(lr_scheduler_state_dict={"last_epoch": 5}))
     assert parts["learning_rate"]["policy"] == np.float32(5e-4)
-    assert "learning rate: 0.0003 in the file; the config's schedule goes on with 0.0005" in lines
-    assert "lr_scheduler_state_dict: in the file, not taken over" in lines
+    assert any(re.search(r"^learning rate: 0\.0003 in the file; .*schedule.* 0\.0005$", line) for line in lines)
+    assert any(line.startswith("lr_scheduler_state_dict: in the file, not") for line in lines)

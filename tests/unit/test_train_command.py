@@ -31,7 +31,7 @@ FAULTS = {
     "unknown class": (["runner.algorithm_class_name=PPPO"], r"runner\.algorithm_class_name: 'PPPO' .*nearest is PPO"),
     "unknown writer": (["runner.logger=tensorbord"], r"runner\.logger: 'tensorbord' .*nearest is tensorboard"),
     "writer that is not there": (["runner.logger=no_such_module:Writer"], r"runner\.logger: .*cannot be imported"),
-    "no writer and another": (["runner.logger=[none, tensorboard]"], r"runner\.logger: .*'none' can only stand alone"),
+    "no writer and another": (["runner.logger=[none, tensorboard]"], r"runner\.logger: .*'none' cannot be combined"),
     "folder outside": (["runner.experiment_name=../x"], r"runner\.experiment_name: .*a name without a / that does not"),
     "no override": (["seed"], r"override 'seed': it must be section\.key=VALUE"),
     "unknown option": (["--sed", "7"], r"unrecognized arguments: --sed"),
@@ -97,7 +97,7 @@ def test_missing_file_and_missing_choice(config, tmp_path, capsys):
     assert (code, lines) == (2, [f"error: {tmp_path}/confg.yaml: no such file; nearest is config.yaml"])
     for arguments in ([], ["--config", config, "--resume", tmp_path]):
         code, lines = call(capsys, train.main, *arguments)
-        assert (code, lines) == (2, ["error: one of --config FILE and --resume RUN_DIR is needed, and not both"])
+        assert (code, lines) == (2, ["error: exactly one of --config FILE and --resume RUN_DIR is needed"])
     code, lines = call(capsys, train.main, "--resume", tmp_path, "--log-dir", tmp_path)
     assert (code, lines) == (2, ["error: --log-dir: a resumed run stays in its folder"])
     code, lines = call(capsys, train.main, "--resume", tmp_path)  # it has a config.yaml
@@ -297,14 +297,12 @@ def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
     assert train.main(["--config", str(config), "--log-dir", str(tmp_path / "run"), *BROKEN]) == 0
     cut = [line["Train/invalid_steps"] for line in log(tmp_path / "run")]
     out, err = capsys.readouterr()
-    assert "last evaluation: every episode was cut for NaN, infinity or 1e9 and more" in out.splitlines()
+    assert re.search(r"^last evaluation: every episode was invalid", out, re.MULTILINE)
     assert len(cut) > 1
     assert set(cut) == {16.0}  # 4 environments x 4 steps
     told = [line for line in (out + err).splitlines() if line.startswith("warning: iteration")]
-    assert told == [
-        "warning: iteration 1: 16 of 16 steps had NaN, infinity or 1e9 and more and were cut, so nothing was learnt; "
-        "others are in Train/invalid_steps"
-    ]
+    assert len(told) == 1
+    assert re.search(r"iteration 1: 16 of 16 steps .*nothing was learned.*Train/invalid_steps", told[0])
 
 
 def test_real_command(config, tmp_path):

@@ -14,7 +14,7 @@ SCALARS = {"Loss/value_loss": 0.25, "Perf/collection time": 1.5, "Train/mean_rew
 
 
 class Recorder:
-    """A tracker of one's own."""
+    """A user's writer."""
 
     def __init__(self, run_dir, config, start_iteration):
         self.arguments = (run_dir, config, start_iteration)
@@ -119,7 +119,7 @@ def test_tensorboard_keeps_names_and_skips_what_is_not_finite(tmp_path):
     assert found == [(1, {"Loss/value_loss": 0.25, "Perf/collection time": 1.5}), (2, {"Loss/value_loss": 0.5})]
 
 
-def test_tensorboard_resume_hides_later_steps_in_a_file_of_its_own(tmp_path):
+def test_tensorboard_resume_hides_later_steps_in_a_new_file(tmp_path):
     for start in (1, 3):
         writer = TensorBoardWriter(tmp_path, start)
         writer.write(start, {"a": float(start)})
@@ -150,7 +150,7 @@ def test_json_lines_are_always_written(spec, tmp_path):
     assert (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_a_writer_of_ones_own_is_built_with_keywords(tmp_path):
+def test_a_users_writer_is_created_with_keywords(tmp_path):
     made = make_writers(["tensorboard", f"{__name__}:Recorder", "tensorboard"], tmp_path, {"seed": 7}, 5)
     for writer in made:
         writer.close()
@@ -175,7 +175,7 @@ def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
             "unknown writer 'tensorbord'; allowed: .*; did you mean 'tensorboard'",
         ),
         ("xyz", "unknown writer 'xyz'; allowed: tensorboard, wandb, none or package.module:Class$"),
-        (["none", "tensorboard"], "writers are 'none', 'tensorboard'; 'none' can only stand alone"),
+        (["none", "tensorboard"], "writers are 'none', 'tensorboard'; 'none' cannot be combined with another"),
         (
             "no_such_package:Class",
             "'no_such_package:Class' cannot be imported: No module named 'no_such_package'",

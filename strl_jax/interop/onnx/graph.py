@@ -1,4 +1,4 @@
-"""From a jaxpr to ONNX nodes: constants are computed here, every other equation becomes nodes."""
+"""Conversion of a jaxpr to ONNX nodes. Equations of constants are evaluated; all others become nodes."""
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
@@ -13,20 +13,20 @@ Value = str | np.ndarray  # a name in the graph, or a constant
 
 
 class Graph:
-    """ONNX nodes and constants in the order of their use."""
+    """ONNX nodes and constants, in the order of use."""
 
     def __init__(self):
         self.nodes, self.initializers = [], []
 
     def add(self, op: str, *inputs: Value, outputs: int = 1, **attributes) -> list[str]:
-        """A node. Returns the names of its outputs."""
+        """Adds a node. Returns the names of its outputs."""
         names = [self._name(value) for value in inputs]
         results = [f"value_{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op, names, results, **attributes))
         return results
 
     def name_outputs(self, values: list[Value], names: list[str]) -> None:
-        """Gives the values the names of the model's outputs."""
+        """Names the values that are the model's outputs."""
         for value, name in zip(values, names, strict=True):
             self.nodes.append(helper.make_node("Identity", [self._name(value)], [name]))
 
@@ -42,14 +42,14 @@ def convert(graph: Graph, closed: ClosedJaxpr, inputs: list[Value]) -> list[Valu
     """Adds the equations of a jaxpr to the graph.
 
     Args:
-        closed: its shapes may have a symbolic batch.
+        closed: its shapes can have a symbolic batch size.
         inputs: values of its arguments.
 
     Returns:
         Values of its results.
 
     Raises:
-        DeployError: an equation has no form in ONNX.
+        DeployError: an equation cannot be written in ONNX.
     """
     jaxpr = closed.jaxpr
     known = dict(zip(jaxpr.constvars, map(np.asarray, closed.consts), strict=True))
@@ -72,16 +72,16 @@ def _convert(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Valu
     constants = [isinstance(value, np.ndarray) for value in values]
     whole = all(value.shape == shape for value, shape, is_one in zip(values, shapes, constants, strict=True) if is_one)
     if all(constants) and whole and all(_is_static(variable.aval.shape) for variable in equation.outvars):
-        found = equation.primitive.bind(*values, **equation.params)
-        return [np.asarray(x) for x in (found if equation.primitive.multiple_results else [found])]
-    # A constant that fills a symbolic shape stays narrow, which only broadcasting operators take.
+        results = equation.primitive.bind(*values, **equation.params)
+        return [np.asarray(x) for x in (results if equation.primitive.multiple_results else [results])]
+    # A constant with a symbolic shape is stored with size 1 there, which only broadcasting operators accept.
     if name not in PRIMITIVES or not (whole or name in BROADCASTING):
-        raise DeployError(f"the policy's operation {name} on shapes {shapes} has no form in ONNX here")
+        raise DeployError(f"the policy's operation {name} on shapes {shapes} cannot be exported to ONNX")
     return PRIMITIVES[name](graph, equation, *values)
 
 
 def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
-    """The equations that the results depend on."""
+    """Equations that the results depend on, in order."""
     needed = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     kept = []
     for equation in reversed(jaxpr.eqns):

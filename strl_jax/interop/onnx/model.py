@@ -1,11 +1,11 @@
-"""A deployable policy as an ONNX model, for onnxruntime and what else reads it.
+"""ONNX export of a deployable policy, for onnxruntime and other runtimes.
 
     session = onnxruntime.InferenceSession("policy.onnx")
     about = json.loads(session.get_modelmeta().custom_metadata_map["strl_jax"])
     action, hidden = session.run(["action", "next.carry.actor.hidden"], {"joints": ..., "carry.actor.hidden": ...})
 
-Names are those of ``deploy.Deployable``. ONNX gives every name once, so an output that
-has the name of an input gets ``next.`` before it: the memories.
+Names are those of ``deploy.Deployable``. Names in ONNX are unique, so an output with
+the name of an input (a hidden state) has the prefix ``next.``.
 """
 
 import json
@@ -21,24 +21,24 @@ from strl_jax.interop.deploy import Deployable, Named, Step
 from strl_jax.interop.onnx.graph import Graph, convert
 
 OPSET = 17
-IR_VERSION = 8  # the format of the time of this opset, which older runtimes read
+IR_VERSION = 8  # the format version of this opset, which older runtimes can read
 KEY = "strl_jax"
 
 
 def output_names(deployable: Deployable) -> dict[str, str]:
-    """Name of each output in the model, by its name in ``Deployable``."""
+    """Name in ``Deployable`` -> name in the model, for each output."""
     return {name: f"next.{name}" if name in deployable.inputs else name for name in deployable.outputs}
 
 
 def dump(deployable: Deployable, layout: dict) -> bytes:
-    """The policy as the content of a file.
+    """The policy as file content.
 
     Args:
-        layout: JSON-able description, kept as the model's metadata ``strl_jax``, with the names of
-            its ``outputs``.
+        layout: description, stored as JSON in the model's metadata ``strl_jax``, with the
+            names of the model's ``outputs``.
 
     Raises:
-        DeployError: an operation of the policy has no form in ONNX.
+        DeployError: an operation of the policy cannot be written in ONNX.
     """
     (batch,) = jax.export.symbolic_shape("batch")
     shapes = {name: jax.ShapeDtypeStruct((batch, *shape), jnp.float32) for name, shape in deployable.inputs.items()}
@@ -48,7 +48,7 @@ def dump(deployable: Deployable, layout: dict) -> bytes:
         outputs = deployable(dict(zip(names, values, strict=True)))
         return [outputs[name] for name in deployable.outputs]
 
-    with jax.disable_jit():  # the loop over the one step is unrolled, calls are inlined
+    with jax.disable_jit():  # unrolls the loop over the single step and inlines calls
         jaxpr = jax.make_jaxpr(positional)(*shapes.values())
     graph = Graph()
     results = convert(graph, jaxpr, names)
@@ -65,14 +65,14 @@ def dump(deployable: Deployable, layout: dict) -> bytes:
 
 
 def load(path: Path) -> Step:
-    """The policy in a file, run by onnxruntime, as a function like ``Deployable``."""
+    """Reads a policy, run by onnxruntime, as a function with the inputs and outputs of ``Deployable``."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     inputs = {value.name for value in session.get_inputs()}
-    own = [name.removeprefix("next.") if name.removeprefix("next.") in inputs else name for name in names]
+    original = [name.removeprefix("next.") if name.removeprefix("next.") in inputs else name for name in names]
 
     def step(values: Named) -> Named:
-        return dict(zip(own, session.run(names, values), strict=True))
+        return dict(zip(original, session.run(names, values), strict=True))
 
     return step
 

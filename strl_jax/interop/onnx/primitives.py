@@ -1,7 +1,7 @@
-"""What each JAX primitive of a policy is in ONNX (opset 17).
+"""Conversion of JAX primitives to ONNX operators (opset 17).
 
-A translation takes the graph, the equation and its values (names or NumPy constants),
-adds nodes and returns the names of the results. Shapes may have one symbolic size, the batch.
+A converter gets the graph, the equation and its values (names or NumPy constants), adds
+nodes and returns the names of the results. Shapes can have one symbolic size, the batch.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from strl_jax.interop.deploy import DeployError
 
 
 def _same(op: str) -> Callable:
-    """Inputs and output alike, no parameters."""
+    """Converter of a primitive with the same inputs and output in ONNX, without parameters."""
     return lambda graph, equation, *values: graph.add(op, *values)
 
 
@@ -26,7 +26,7 @@ def _one(equation) -> np.ndarray:
 
 
 def _refuse(equation, why: str):
-    raise DeployError(f"the policy's operation {equation.primitive.name} has no form in ONNX here: {why}")
+    raise DeployError(f"the policy's operation {equation.primitive.name} cannot be exported to ONNX: {why}")
 
 
 def _expm1(graph, equation, x):
@@ -60,7 +60,7 @@ def _cast(graph, equation, x):
 
 
 def _broadcast(graph, equation, x):
-    """New axes of size 1. A constant may also fill a symbolic shape: it stays as small as it is."""
+    """Adds axes of size 1. A constant with a symbolic shape is stored with size 1 there."""
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
     before = equation.invars[0].aval.shape
     narrow = [1] * len(shape)
@@ -105,7 +105,7 @@ def _split(graph, equation, x):
 
 
 def _cut(graph, x, shape, starts, ends, steps=None):
-    """``x`` of ``shape`` from ``starts`` to ``ends``; whole axes, the batch among them, are left alone."""
+    """Slices ``x`` of ``shape`` from ``starts`` to ``ends``; complete axes, such as the batch, are not sliced."""
     steps = steps or [1] * len(shape)
     axes = [i for i, size in enumerate(shape) if (starts[i], ends[i], steps[i]) != (0, size, 1)]
     if not axes:
@@ -120,11 +120,11 @@ def _slice(graph, equation, x):
 
 
 def _gather(graph, equation, x, indices):
-    """One window at a constant place: ``x[0]``, ``x[:, 1]``."""
+    """One slice at a constant index: ``x[0]``, ``x[:, 1]``."""
     numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
     sizes = equation.params["slice_sizes"]
     if not isinstance(indices, np.ndarray) or indices.ndim != 1 or numbers.operand_batching_dims:
-        _refuse(equation, "it takes from several or from changing places")
+        _refuse(equation, "it reads several slices or from variable indices")
     starts = [0] * len(shape)
     for axis, index in zip(numbers.start_index_map, indices.tolist(), strict=True):
         starts[axis] = index
@@ -135,11 +135,11 @@ def _gather(graph, equation, x, indices):
 
 
 def _scatter(graph, equation, x, indices, update):
-    """One window set at a constant place along one axis: ``x.at[..., 1:3].set(update)``."""
+    """Sets one slice at a constant index along one axis: ``x.at[..., 1:3].set(update)``."""
     numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
     places = numbers.scatter_dims_to_operand_dims
     if not isinstance(indices, np.ndarray) or indices.shape != (1,) or numbers.inserted_window_dims or len(places) != 1:
-        _refuse(equation, "it sets several or changing places")
+        _refuse(equation, "it sets several slices or variable indices")
     axis, start = places[0], int(indices[0])
     end = start + equation.invars[2].aval.shape[axis]
     zeros = [0] * len(shape)
@@ -161,7 +161,7 @@ def _conv(graph, equation, x, kernel):
     params = equation.params
     numbers = params["dimension_numbers"]
     if params["batch_group_count"] != 1 or set(params["lhs_dilation"]) != {1} or not isinstance(kernel, np.ndarray):
-        _refuse(equation, "it is no plain convolution")
+        _refuse(equation, "only a plain convolution can be converted")
     image = graph.add("Transpose", x, perm=list(numbers.lhs_spec))
     pads = [pair[i] for i in (0, 1) for pair in params["padding"]]
     result = graph.add(
@@ -188,7 +188,7 @@ def _alias(graph, equation, x):
     return [x]
 
 
-# These broadcast as NumPy does.
+# These operators broadcast like NumPy.
 ELEMENTWISE = {
     "abs": _same("Abs"),
     "add": _same("Add"),

@@ -1,34 +1,39 @@
-"""What a person sees of a running training: a live screen, or plain lines where there is no terminal."""
+"""Console output of a training: a progress bar with numbers, or plain lines without a terminal."""
 
 import math
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from typing import TextIO
 
+from rich.columns import Columns
 from rich.console import Console as Terminal
-from rich.console import ConsoleOptions, RenderResult
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import RenderableType
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
-PLAIN_INTERVAL = 2.0  # seconds between plain lines
-CELL_WIDTH = 38  # characters of one "label value" pair on the live screen
-MISSING = "-"
+from strl_jax.runners.log.numbers import MISSING, count, duration, episode_mean, get, memory, number, rate
 
-Cell = tuple[str, str]
+PLAIN_INTERVAL = 2.0  # seconds between two plain lines
+
+Cell = tuple[str, str]  # label, value
 
 
 class Console:
     """Progress of a run, as a context manager.
 
-    On a terminal: a bar and a table that are redrawn in place. Elsewhere: one
-    line per update, at most one every two seconds; the first one, the last one
-    and those with evaluation results are always printed. Names that are missing
-    and values that are not finite are shown as such; nothing raises for them.
+    On a terminal: a progress bar and the latest numbers, redrawn in place. Without a
+    terminal: one line per update, at most one every two seconds; the first line, the
+    last line and lines with evaluation results are always printed. Values that are
+    missing or not finite are shown as such, without an error.
+
+    Args:
+        total_iterations: iterations of the whole run, including those before a resume.
+        start_iteration: iterations done before this process.
+        stream: output, default stdout.
+        clock: returns seconds; tests replace it.
+        quiet: print nothing; for all processes except one.
     """
 
     def __init__(
@@ -39,181 +44,133 @@ class Console:
         clock: Callable[[], float] = time.monotonic,
         quiet: bool = False,
     ):
-        """Nothing is printed before the first update.
-
-        Args:
-            total_iterations: number of iterations of the whole run, those before a resume included.
-            start_iteration: iterations done before this process.
-            stream: where to print, stdout by default.
-            clock: seconds; replaced in tests.
-            quiet: print nothing at all, for all processes but one.
-        """
         self._stream = stream if stream is not None else sys.stdout
-        self._clock = clock
-        self._screen = _Screen(total_iterations, start_iteration, clock)
-        self._terminal = Terminal(file=self._stream)
-        self._quiet = quiet
-        self._live = None if quiet else _live(self._terminal, self._screen)
+        self._total, self._clock, self._quiet = total_iterations, clock, quiet
+        terminal = Terminal(file=self._stream)
+        redraws = not quiet and _can_redraw(terminal)
+        self._display = _Display(terminal, total_iterations, start_iteration, clock) if redraws else None
+        self._times: deque[tuple[float, int]] = deque(maxlen=100)  # (seconds, iterations done)
+        self._evaluation: list[Cell] = []
         self._printed_at = -math.inf
         self._held_back: str | None = None
 
     def __enter__(self) -> "Console":
-        if self._live is not None:
-            self._live.start()
-            # rich hides the cursor; a killed process would leave it hidden.
-            self._terminal.show_cursor(True)
+        if self._display is not None:
+            self._display.start()
+            self._display.console.show_cursor(True)  # rich hides it, and a killed process cannot show it again
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        if self._display is not None:
+            self._display.stop()
         elif self._held_back is not None:
-            self._print(self._held_back)
-            self._held_back = None
+            self.note(self._held_back)
 
     def update(self, iteration: int, scalars: Mapping[str, float]) -> None:
-        """Show the ``scalars`` of ``iteration``, counted from 1: the number of iterations done."""
-        self._screen.update(iteration, scalars)
-        if self._live is not None:
+        """Shows the ``scalars`` of ``iteration``, which is the number of iterations done."""
+        self._times.append((self._clock(), iteration))
+        evaluation = _evaluation(scalars)
+        if self._display is None:
+            self._update_plain(iteration, scalars, evaluation)
             return
-        line = _plain_line(self._screen, scalars)
-        last = self._screen.done >= self._screen.total
-        evaluated = any(name.startswith("Eval/") for name in scalars)
-        if last or evaluated or self._clock() - self._printed_at >= PLAIN_INTERVAL:
-            self._print(line)
+        if evaluation:
+            named = ((f"eval {label}", value) for label, value in evaluation)
+            self._evaluation = [("evaluated at", str(iteration)), *named]
+        self._display.cells = _cells(scalars, self._evaluation)
+        self._display.update(self._display.task_ids[0], completed=iteration, eta=self._eta())
+
+    def note(self, line: str) -> None:
+        """Prints a line that stays, above the progress bar."""
+        self._print(line)
+
+    def warn(self, line: str) -> None:
+        """Prints a line that stays, marked as a warning."""
+        self._print(f"warning: {line}", style="yellow")
+
+    def _update_plain(self, iteration: int, scalars: Mapping[str, float], evaluation: list[Cell]) -> None:
+        line = f"it {iteration}/{self._total} | {_plain(scalars, evaluation)} | eta {self._eta()}"
+        if iteration >= self._total or evaluation or self._clock() - self._printed_at >= PLAIN_INTERVAL:
+            self.note(line)
             self._printed_at, self._held_back = self._clock(), None
         else:
             self._held_back = line
 
-    def note(self, line: str) -> None:
-        """Print a line that stays, above the live screen."""
-        self._print(line)
-
-    def warn(self, line: str) -> None:
-        """As ``note``, marked as a warning."""
-        self._print(f"warning: {line}", style="yellow")
+    def _eta(self) -> str:
+        """Remaining time at the pace of the last 100 iterations, without the first one of the process."""
+        if len(self._times) < 2 or self._times[-1][1] <= self._times[0][1]:
+            return MISSING
+        (first, before), (last, after) = self._times[0], self._times[-1]
+        return duration((last - first) / (after - before) * max(0, self._total - after))
 
     def _print(self, line: str, style: str = "") -> None:
         if self._quiet:
             return
-        if self._live is not None:
-            self._terminal.print(Text(line, style=style), soft_wrap=True)
+        if self._display is not None:
+            self._display.console.print(Text(line, style=style), soft_wrap=True)
         else:
             print(line, file=self._stream, flush=True)
 
 
-class _Screen:
-    """The latest numbers, drawn anew at each refresh so that it follows the terminal's size."""
+class _Display(Progress):
+    """A progress bar with ``cells`` below it."""
 
-    def __init__(self, total: int, start: int, clock: Callable[[], float]):
-        self.total, self.done = total, start
-        self._clock = clock
-        self._begin = clock()
-        self._marks: deque[tuple[float, int]] = deque(maxlen=100)  # (seconds, iterations done)
-        self._scalars: dict[str, float] = {}
-        self._evaluation: list[Cell] = []
+    def __init__(self, terminal: Terminal, total: int, done: int, clock: Callable[[], float]):
+        self.cells: list[Cell] = []
+        columns = ("{task.completed}/{task.total}", BarColumn(bar_width=None), "elapsed", TimeElapsedColumn())
+        options = {"console": terminal, "refresh_per_second": 4, "expand": True, "get_time": clock}
+        super().__init__(*columns, "eta {task.fields[eta]}", **options)
+        self.add_task("", total=total, completed=done, eta=MISSING)
 
-    def update(self, done: int, scalars: Mapping[str, float]) -> None:
-        """Take in the numbers of one iteration; the last evaluation stays until the next."""
-        evaluation = _evaluation(scalars)
-        if evaluation:
-            self._evaluation = [("evaluated at", str(done)), *_group(evaluation, "Eval/", "eval ")]
-        self.done, self._scalars = done, dict(scalars)
-        self._marks.append((self._clock(), done))
-
-    def eta(self) -> str:
-        """Time left by the pace of the last 100 iterations; the first one compiles and does not count."""
-        if len(self._marks) < 2 or self._marks[-1][1] <= self._marks[0][1]:
-            return MISSING
-        (first, before), (last, after) = self._marks[0], self._marks[-1]
-        return _duration((last - first) / (after - before) * max(0, self.total - after))
-
-    def __rich_console__(self, terminal: Terminal, options: ConsoleOptions) -> RenderResult:
-        yield self._bar()
-        columns = max(1, options.max_width // CELL_WIDTH)
-        # One row for the bar and one that the cursor stands on.
-        rows = max(0, options.size.height - 2)
-        yield _table(_cells(self._scalars, self._evaluation), rows, columns)
-
-    def _bar(self) -> Table:
-        bar = Table.grid(padding=(0, 1), expand=True)
-        for ratio in (None, 1, None, None):
-            bar.add_column(ratio=ratio, no_wrap=True)
-        elapsed = f"elapsed {_duration(self._clock() - self._begin)}"
-        progress = ProgressBar(total=max(1, self.total), completed=min(self.done, self.total))
-        bar.add_row(f"{self.done}/{self.total}", progress, elapsed, f"eta {self.eta()}")
-        return bar
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        cells = (Text.assemble((f"{label:20.20} ", "dim"), f"{value:16.16}") for label, value in self.cells)
+        yield Columns(cells, equal=True)
 
 
-def _live(terminal: Terminal, screen: _Screen) -> Live | None:
-    """The live display, or None where ``terminal`` cannot redraw."""
-    # rich alone would also draw into a pipe when FORCE_COLOR is set.
+def _can_redraw(terminal: Terminal) -> bool:
+    """False for a pipe (also where FORCE_COLOR is set, unlike rich) and for a dumb terminal."""
     isatty = getattr(terminal.file, "isatty", None)
-    if isatty is None or not isatty() or not terminal.is_terminal or terminal.is_dumb_terminal:
-        return None
-    return Live(screen, console=terminal, refresh_per_second=4, vertical_overflow="crop")
+    return isatty is not None and isatty() and terminal.is_terminal and not terminal.is_dumb_terminal
 
 
 def _cells(scalars: Mapping[str, float], evaluation: list[Cell]) -> list[Cell]:
-    """Label and value of everything on the live screen, the most wanted first."""
+    """Label and value of everything below the bar, the most important first."""
     cells = [
-        ("steps/s", _count(_get(scalars, "Perf/total_fps"))),
-        ("steps", _count(_get(scalars, "Train/env_steps"))),
-        ("mean reward", _known(_get(scalars, "Train/mean_reward"))),
-        ("episode length", _known(_get(scalars, "Train/mean_episode_length"))),
+        ("steps/s", count(get(scalars, "Perf/total_fps"))),
+        ("steps", count(get(scalars, "Train/env_steps"))),
+        ("mean reward", episode_mean(get(scalars, "Train/mean_reward"))),
+        ("episode length", episode_mean(get(scalars, "Train/mean_episode_length"))),
         *_losses(scalars),
-        ("learning rate", _rate(_get(scalars, "Loss/learning_rate"))),
-        ("noise std", _number(_get(scalars, "Policy/mean_noise_std"))),
+        ("learning rate", rate(get(scalars, "Loss/learning_rate"))),
+        ("noise std", number(get(scalars, "Policy/mean_noise_std"))),
         *evaluation,
-        ("memory", _memory(_get(scalars, "Perf/memory_bytes"))),
-        ("reward a step", _known(_get(scalars, "Train/mean_reward_each_timestep"))),
-        ("iteration s", _number(_get(scalars, "Perf/iteration_time"))),
-        ("collection s", _number(_get(scalars, "Perf/collection time"))),
-        ("learning s", _number(_get(scalars, "Perf/learning_time"))),
-        *_group(scalars, "Episode_Reward/", "reward "),
+        ("memory", memory(get(scalars, "Perf/memory_bytes"))),
+        ("reward per step", episode_mean(get(scalars, "Train/mean_reward_each_timestep"))),
+        ("iteration s", number(get(scalars, "Perf/iteration_time"))),
+        ("collection s", number(get(scalars, "Perf/collection time"))),
+        ("learning s", number(get(scalars, "Perf/learning_time"))),
+        *_group(scalars, "Episode_Reward/"),
     ]
     return [cell for cell in cells if cell[1] != MISSING or cell[0] in ("mean reward", "episode length")]
 
 
-def _table(cells: list[Cell], rows: int, columns: int) -> Table:
-    """The cells that fit, filled row by row; the last place says how many do not."""
-    places = rows * columns
-    if len(cells) > places:
-        left_out = len(cells) - places + 1
-        cells = [*cells[: max(0, places - 1)], (f"({left_out} more)", "")][:places]
-    table = Table.grid(padding=(0, 1))
-    for _ in range(columns):
-        table.add_column(min_width=20, no_wrap=True, overflow="ellipsis", style="dim")
-        table.add_column(min_width=CELL_WIDTH - 24, no_wrap=True, overflow="ellipsis")
-    for start in range(0, len(cells), columns):
-        table.add_row(*(Text(text) for cell in cells[start : start + columns] for text in cell))
-    return table
-
-
-def _plain_line(screen: _Screen, scalars: Mapping[str, float]) -> str:
-    evaluation = _join(_group(_evaluation(scalars), "Eval/", ""))
+def _plain(scalars: Mapping[str, float], evaluation: list[Cell]) -> str:
     parts = [
-        f"it {screen.done}/{screen.total}",
-        f"{_count(_get(scalars, 'Train/env_steps'))} steps",
-        f"{_count(_get(scalars, 'Perf/total_fps'))} steps/s",
-        f"reward {_known(_get(scalars, 'Train/mean_reward'))}",
-        f"length {_known(_get(scalars, 'Train/mean_episode_length'))}",
+        f"{count(get(scalars, 'Train/env_steps'))} steps",
+        f"{count(get(scalars, 'Perf/total_fps'))} steps/s",
+        f"reward {episode_mean(get(scalars, 'Train/mean_reward'))}",
+        f"length {episode_mean(get(scalars, 'Train/mean_episode_length'))}",
         _join(_losses(scalars)),
-        f"lr {_rate(_get(scalars, 'Loss/learning_rate'))}",
-        f"std {_number(_get(scalars, 'Policy/mean_noise_std'))}",
-        f"eval {evaluation}" if evaluation else "",
-        f"eta {screen.eta()}",
+        f"lr {rate(get(scalars, 'Loss/learning_rate'))}",
+        f"std {number(get(scalars, 'Policy/mean_noise_std'))}",
+        f"eval {_join(evaluation)}" if evaluation else "",
     ]
     return " | ".join(part for part in parts if part)
 
 
-def _evaluation(scalars: Mapping[str, float]) -> dict[str, float]:
-    """An evaluation's numbers without the terms of the reward, of which a robot has a screenful."""
-    return {
-        name: value
-        for name, value in scalars.items()
-        if name.startswith("Eval/") and not name.startswith("Eval/metric/reward_")
-    }
+def _evaluation(scalars: Mapping[str, float]) -> list[Cell]:
+    """Results of an evaluation without the reward terms: a robot has too many of them for a line."""
+    return _group({name: x for name, x in scalars.items() if not name.startswith("Eval/metric/reward_")}, "Eval/")
 
 
 def _join(cells: Iterable[Cell]) -> str:
@@ -221,70 +178,12 @@ def _join(cells: Iterable[Cell]) -> str:
 
 
 def _losses(scalars: Mapping[str, float]) -> list[Cell]:
-    """Every Loss/* but the learning rate, without the word loss: "value_loss" -> "value"."""
+    """Every ``Loss/*`` except the learning rate, without the word loss: "value_loss" -> "value"."""
     losses = {name: value for name, value in scalars.items() if name != "Loss/learning_rate"}
-    return [(label.removesuffix(" loss"), value) for label, value in _group(losses, "Loss/", "")]
+    return [(label.removesuffix(" loss"), value) for label, value in _group(losses, "Loss/")]
 
 
-def _group(scalars: Mapping[str, float], section: str, prefix: str) -> list[Cell]:
-    """All of one section; a name that already begins with ``prefix`` does not get it twice."""
+def _group(scalars: Mapping[str, float], section: str) -> list[Cell]:
+    """All scalars of one section."""
     labels = {name: name.removeprefix(section).replace("_", " ") for name in scalars if name.startswith(section)}
-    return [(prefix + label.removeprefix(prefix), _number(_get(scalars, name))) for name, label in labels.items()]
-
-
-def _get(scalars: Mapping[str, float], name: str) -> float | None:
-    """The value as a float, None where there is none."""
-    try:
-        return float(scalars[name])
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _number(value: float | None) -> str:
-    """Three digits or so; not finite values as they are."""
-    if value is None:
-        return MISSING
-    if not math.isfinite(value):
-        return str(value)
-    size = abs(value)
-    if size >= 1e6 or 0.0 < size < 1e-3:
-        return _exponent(value)
-    return f"{value:.1f}" if size >= 100.0 else f"{value:.3g}"
-
-
-def _known(value: float | None) -> str:
-    """As ``_number``, but NaN is nothing to see: no episode has ended yet."""
-    return MISSING if value is None or math.isnan(value) else _number(value)
-
-
-def _rate(value: float | None) -> str:
-    """A learning rate: 0.001 -> "1.0e-3"."""
-    return _exponent(value) if value is not None and math.isfinite(value) else _number(value)
-
-
-def _exponent(value: float) -> str:
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def _count(value: float | None) -> str:
-    """A count: 812 -> "812", 9600 -> "9.6k", 96000 -> "96k", 1200000 -> "1.20 M"."""
-    if value is None or not math.isfinite(value):
-        return _number(value)
-    for unit, size in ((" G", 1e9), (" M", 1e6)):
-        if value >= 0.9995 * size:
-            return f"{value / size:.2f}{unit}"
-    if value < 999.5:
-        return f"{value:.0f}"
-    return f"{value / 1e3:.1f}k" if value < 9950.0 else f"{value / 1e3:.0f}k"
-
-
-def _memory(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return _number(value)
-    return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
-
-
-def _duration(seconds: float) -> str:
-    """Hours, minutes, seconds: 72.4 -> "0:01:12"."""
-    return str(timedelta(seconds=round(seconds)))
+    return [(label, number(get(scalars, name))) for name, label in labels.items()]

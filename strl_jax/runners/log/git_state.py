@@ -1,14 +1,13 @@
-"""The code that a run was started with: commit, branch and uncommitted changes of git repositories."""
+"""Code version of a run: commit, branch and uncommitted changes of git repositories."""
 
 import itertools
 import os
 import subprocess
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 TIMEOUT = 60.0  # seconds for one git command
-# Set inside git hooks; with them git would look at another repository than the one named.
+# Variables of git hooks. With them git would use another repository than the given one.
 REDIRECTS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
@@ -16,42 +15,34 @@ class _GitError(Exception):
     """git is missing, too slow, or refused; the message is one line."""
 
 
-def store_code_state(
-    run_dir: Path | str, repositories: Iterable[Path | str], warn: Callable[[str], object] = warnings.warn
-) -> list[Path]:
-    """Write the state of each repository to RUN_DIR/git/NAME.diff.
+def store_code_state(run_dir: Path | str, repositories: Iterable[Path | str], warn: Callable[[str], object]) -> None:
+    """Writes the state of each repository to RUN_DIR/git/NAME.diff.
 
-    A file holds commit, branch and ``git status --porcelain`` (untracked files
-    by name only) as comment lines, then ``git diff HEAD``, so that
-    ``git apply`` restores the tracked files on top of that commit. A file is
-    never overwritten: another state under the same name, of a second repository
-    or of a later resume, goes to NAME.2.diff and so on.
+    A file contains commit, branch and ``git status --porcelain`` (only the names of
+    untracked files) as comment lines, then ``git diff HEAD``: ``git apply`` restores the
+    tracked files on top of that commit. A file is never overwritten. A second repository
+    with the same name, or a later resume with other code, writes NAME.2.diff and so on.
 
     Args:
-        run_dir: folder of the run; RUN_DIR/git is made if needed.
-        repositories: files or folders somewhere inside git repositories.
-        warn: called with one line for each path whose state could not be stored.
-
-    Returns:
-        The file of each repository, each repository once, in the order given.
+        run_dir: folder of the run.
+        repositories: files or folders inside git repositories; each repository is stored once.
+        warn: called with one line for each path whose state cannot be stored.
     """
-    roots: dict[Path, None] = {}
-    files = []
+    stored = set()
     for path in repositories:
         try:
             root = _root(Path(path))
-            if root not in roots:
-                files.append(_store(Path(run_dir) / "git", root.name, _describe(root)))
-            roots[root] = None
+            if root not in stored:
+                _store(Path(run_dir) / "git", root.name, _describe(root))
+            stored.add(root)
         except (_GitError, OSError) as error:
             warn(f"git state of {path} not stored: {error}")
-    return files
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
     """Standard output of one git command in ``folder``."""
     environment = {name: value for name, value in os.environ.items() if name not in REDIRECTS}
-    # Without optional locks a commit that the user makes meanwhile is not disturbed.
+    # Without optional locks this does not disturb a commit that the user makes at the same time.
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     command = ["git", "-C", str(folder), *arguments]
     try:
@@ -69,7 +60,7 @@ def _git(folder: Path, *arguments: str) -> bytes:
 
 
 def _root(path: Path) -> Path:
-    """Top folder of the repository that holds ``path``."""
+    """Top folder of the repository of ``path``."""
     if not path.exists():
         raise _GitError("there is no such file or folder")
     folder = path if path.is_dir() else path.parent
@@ -77,12 +68,12 @@ def _root(path: Path) -> Path:
 
 
 def _describe(root: Path) -> bytes:
-    """Text of the stored file."""
+    """Content of the stored file."""
     status = _git(root, "status", "--porcelain", "--untracked-files=all").splitlines()
     branch = _git(root, "branch", "--show-current").strip() or b"(detached)"
     try:
         commit = _git(root, "rev-parse", "--verify", "HEAD").strip()
-        # The user's own diff viewers, colours and filters would spoil the patch.
+        # The user's diff tools, colours and filters would make the patch unusable.
         diff = _git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
     except _GitError:
         commit, diff = b"(none yet)", b""
@@ -91,11 +82,10 @@ def _describe(root: Path) -> bytes:
     return b"".join(b"# " + line.rstrip() + b"\n" for line in header) + b"\n" + diff
 
 
-def _store(folder: Path, name: str, text: bytes) -> Path:
-    """The first of NAME.diff, NAME.2.diff ... that is free or already holds ``text``."""
+def _store(folder: Path, name: str, text: bytes) -> None:
+    """Writes to the first of NAME.diff, NAME.2.diff ... that does not exist or already contains ``text``."""
     folder.mkdir(parents=True, exist_ok=True)
     names = itertools.chain([f"{name}.diff"], (f"{name}.{number}.diff" for number in itertools.count(2)))
     files = (folder / file_name for file_name in names)
     file = next(file for file in files if not file.exists() or file.read_bytes() == text)
     file.write_bytes(text)
-    return file

@@ -1,4 +1,4 @@
-"""Metrics of one iteration under the names that st_rl logs."""
+"""Scalars of one iteration, with the names that st_rl logs."""
 
 import math
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ def from_metrics(metrics: Mapping, episode_seconds: float) -> dict[str, float]:
     """Scalars of a train step's metrics.
 
     Args:
-        metrics: what ``make_train_step``'s program returned.
-        episode_seconds: time limit of an episode in seconds; reward terms are logged
-            per second of it, as in legged_gym.
+        metrics: from ``train_step.make_train_step``'s program.
+        episode_seconds: time limit of an episode in seconds. Reward terms are divided
+            by it, as in legged_gym.
     """
     update = metrics["update"]
     scalars = {f"Loss/{name}": float(value) for name, value in update.items() if name != "skipped"}
@@ -39,7 +39,7 @@ def from_evaluation(result: Mapping) -> dict[str, float]:
 
 
 def memory_bytes() -> float | None:
-    """Most memory that a local device has held, or None where the backend does not say."""
+    """Peak memory of the local devices (the largest), None if the backend does not report it."""
     peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]
     known = [peak for peak in peaks if peak is not None]
     return float(max(known)) if known else None

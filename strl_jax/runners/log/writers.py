@@ -1,4 +1,4 @@
-"""Where the scalars of a run go: JSON lines always, TensorBoard, W&B or one's own tracker."""
+"""Writers of scalars: JSON lines (always), TensorBoard, Weights & Biases, or a user's own class."""
 
 import difflib
 import importlib
@@ -23,85 +23,84 @@ NAMES = ("tensorboard", "wandb", "none")
 
 
 class WriterError(RuntimeError):
-    """A writer that fails in the midst of a run, in one line."""
+    """A writer failed during a run; the message is one line."""
 
 
 class Writer(Protocol):
     """Receives the scalars of each iteration.
 
-    One's own is built as ``Class(run_dir=..., config=..., start_iteration=...)``:
-    the folder of the run, the resolved config as plain dicts, and the first
-    iteration that will be written. After a resume that one can be smaller than
-    the last one written by the run before it: what was written from there on is
-    void.
+    A user's class is created as ``Class(run_dir=..., config=..., start_iteration=...)``:
+    the folder of the run, the resolved config as dicts, and the first iteration that
+    will be written. After a resume this iteration can be smaller than the last one that
+    was written before. What was written from ``start_iteration`` on is then invalid.
     """
 
     def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
-        """Store ``scalars`` (name -> value, may be NaN) of ``iteration``."""
+        """Stores ``scalars`` (name -> value, may be NaN) of ``iteration``."""
 
     def close(self) -> None:
-        """Store what is pending. Nothing is written afterwards."""
+        """Stores pending values. ``write`` is not called afterwards."""
 
 
 class JsonlWriter:
-    """RUN_DIR/metrics.jsonl: one object a line, ``{"iteration": i, NAME: value, ...}``; null where not finite."""
+    """RUN_DIR/metrics.jsonl: one object per line, ``{"iteration": i, NAME: value, ...}``; null if not finite."""
 
     def __init__(self, run_dir: Path | str, start_iteration: int):
-        """Cut off what an earlier run wrote from ``start_iteration`` on, then append."""
+        """Removes the lines of an earlier session from ``start_iteration`` on."""
         path = Path(run_dir) / METRICS
         if path.exists():
             _cut(path, start_iteration)
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
-        """Append one line and flush it."""
+        """Appends one line and flushes it."""
         values = {name: value if math.isfinite(value) else None for name, value in _floats(scalars)}
         self._file.write(json.dumps({"iteration": iteration, **values}, allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()
 
 
 class TensorBoardWriter:
-    """TensorBoard event files in RUN_DIR; scalars that are not finite are left out."""
+    """TensorBoard event files in RUN_DIR, without scalars that are not finite."""
 
     def __init__(self, run_dir: Path | str, start_iteration: int):
-        """Start a new event file, which hides earlier events from ``start_iteration`` on."""
-        # The default file name counts whole seconds: a quick resume would overwrite the file before it.
+        """Starts a new event file, which hides earlier events from ``start_iteration`` on."""
+        # The default file name has a resolution of one second: a quick resume would overwrite the previous file.
         suffix = f".{os.getpid()}.{start_iteration}"
         self._writer = SummaryWriter(
             logdir=str(run_dir), purge_step=start_iteration, flush_secs=1, filename_suffix=suffix
         )
 
     def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
-        """Queue one event; a thread puts it on the disk within a second or two."""
-        # Not add_scalar: it would turn the space in "Perf/collection time" into an underscore.
+        """Queues one event; a thread writes it within one or two seconds."""
+        # add_scalar would replace the space in "Perf/collection time" by an underscore.
         values = [Summary.Value(tag=name, simple_value=value) for name, value in _finite(scalars).items()]
         self._writer.file_writer.add_summary(Summary(value=values), iteration, time.time())
 
     def close(self) -> None:
-        """Write what is queued and close the file."""
+        """Writes queued events and closes the file."""
         self._writer.close()
 
 
 class WandbWriter:
-    """A Weights & Biases run, continued on resume through the id kept in RUN_DIR/wandb_id.txt.
+    """A Weights & Biases run. A resume continues it: its id is in RUN_DIR/wandb_id.txt.
 
-    W&B steps only grow: iterations that the run already has are not sent again.
+    W&B accepts only increasing steps: iterations that it already has are not sent again.
     """
 
     def __init__(self, run_dir: Path | str, project: str | None, name: str | None, config: Mapping):
-        """Start or continue the run; local files go to RUN_DIR/wandb.
+        """Starts or continues the run; local files are in RUN_DIR/wandb.
 
         Raises:
-            ValueError: package missing, or W&B refuses (no account, unknown project).
+            ValueError: the package is missing, or W&B refuses (no account, unknown project).
         """
         wandb = _import_wandb()
         id_file = Path(run_dir) / "wandb_id.txt"
         run_id = id_file.read_text().strip() if id_file.exists() else ""
-        # W&B would otherwise wrap stdout, and the live display with it.
+        # Otherwise W&B would wrap stdout and break the progress bar.
         settings = wandb.Settings(console="off")
         try:
             self._run = wandb.init(
@@ -120,17 +119,17 @@ class WandbWriter:
         self._next_step = self._run.step
 
     def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
-        """Send one step; scalars that are not finite are left out."""
+        """Sends one step, without scalars that are not finite."""
         if iteration >= self._next_step:
             self._run.log(_finite(scalars), step=iteration, commit=True)
 
     def close(self) -> None:
-        """Send what is pending and end the run."""
+        """Sends pending steps and ends the run."""
         self._run.finish()
 
 
 def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of the writers in ``spec``, each once; nothing is written yet.
+    """Names of the writers in ``spec`` without duplicates. Nothing is written.
 
     Args:
         spec: one or several of "tensorboard", "wandb", "none" and
@@ -138,11 +137,11 @@ def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
 
     Raises:
         ValueError: unknown name, class that cannot be imported or called, missing
-            package, or "none" beside another name.
+            package, or "none" together with another name.
     """
     names = tuple(dict.fromkeys([spec] if isinstance(spec, str) else spec))
     if "none" in names and len(names) > 1:
-        raise ValueError(f"writers are {', '.join(map(repr, names))}; 'none' can only stand alone")
+        raise ValueError(f"writers are {', '.join(map(repr, names))}; 'none' cannot be combined with another")
     for name in names:
         _check(name)
     return tuple(name for name in names if name != "none")
@@ -160,15 +159,15 @@ def make_writers(
 
     Args:
         spec: see ``check_writers``.
-        run_dir: folder of the run, made if needed.
-        config: resolved config as plain dicts, for W&B and one's own writers.
-        start_iteration: first iteration that will be written; what an earlier run
-            wrote from there on is cut off.
+        run_dir: folder of the run; created if it does not exist.
+        config: resolved config as dicts, for W&B and a user's writer.
+        start_iteration: first iteration that will be written; later rows of an
+            earlier session are removed.
         project: W&B project.
         name: W&B run name.
 
     Raises:
-        ValueError: as ``check_writers``, before anything is written; or a writer does not start.
+        ValueError: as ``check_writers``, before anything is written, or a writer does not start.
     """
     kinds = check_writers(spec)
     Path(run_dir).mkdir(parents=True, exist_ok=True)
@@ -247,6 +246,6 @@ def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
 
 
 def _cut(path: Path, start_iteration: int) -> None:
-    """Keep the whole lines before ``start_iteration``. A crash meanwhile leaves the old file as it was."""
+    """Keeps the complete lines before ``start_iteration``. After a crash in between the old file is unchanged."""
     with path.open(encoding="utf-8", errors="replace") as source, replaced(path) as target:
         target.writelines(line.rstrip("\n") + "\n" for line in source if iteration_of(line) < start_iteration)

@@ -1,0 +1,135 @@
+"""One training session: stop signals, console, writers, compilation, and the loop with its duties."""
+
+from collections.abc import Callable
+
+import jax
+
+from strl_jax.config import ConfigError, to_dict
+from strl_jax.runners.duties.clock import IterationClock
+from strl_jax.runners.duties.evaluation import IntervalEvaluation, evaluate
+from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
+from strl_jax.runners.duties.saving import IntervalSaving
+from strl_jax.runners.duties.time_split import TimeSplit
+from strl_jax.runners.log.console import Console
+from strl_jax.runners.log.git_state import store_code_state
+from strl_jax.runners.log.writers import Writer, make_writers
+from strl_jax.runners.loop import Loop
+from strl_jax.runners.stop import StopFlag, StopVote
+
+PRUNER = "Optuna's pruner"
+
+
+def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
+    """Trains until the iterations are done, a stop signal arrives or a writer fails, then saves.
+
+    Args:
+        runner: an ``OnPolicyRunner``; gets the states back, also after an exception.
+        iterations: how many to add.
+        random_lengths: start the first episodes of a new run at random ages.
+        trial: an Optuna trial or None.
+
+    Raises:
+        ConfigError: a writer does not start; nothing was trained.
+        CheckpointError: a checkpoint cannot be written.
+        WriterError: a writer failed; the run is saved.
+        optuna.TrialPruned: the trial's pruner stopped the run; the run is saved.
+    """
+    clock, first = IterationClock(runner.progress), runner.progress.iteration
+    last = first + _within_budget(runner, iterations)
+    leader = jax.process_index() == 0
+    with StopFlag() as flag, Console(last, first, quiet=not leader) as console:
+        writers = SafeWriters(_open_writers(runner, first + 1, console) if leader and runner.log_dir else [])
+        try:
+            console.note("compiling")  # this can take minutes without any other output
+            step = _compile(runner, random_lengths, first < last, console)
+            loop = _make_loop(runner, (first, last), clock, console, writers, flag, trial)
+            try:
+                loop.run(step, first + 1, last)
+            finally:
+                runner.train_state, runner.rollout_state, runner.stopped_by = loop.train, loop.rollout, loop.stopped_by
+            if not runner.progress.iteration == first > 0:  # a resumed run without a new iteration is saved already
+                loop.saving.finish(loop.train, loop.rollout)
+        finally:
+            writers.close()
+    if writers.error is not None:
+        raise writers.error
+    if loop.evaluation.pruned:
+        import optuna  # optional; it created the trial, so it is installed
+
+        raise optuna.TrialPruned(f"pruned at iteration {runner.progress.iteration}")
+
+
+def _within_budget(runner, iterations: int) -> int:
+    """The iterations, at most those that reach ``runner.max_env_steps``."""
+    limit = runner.config.runner.max_env_steps
+    if limit is None:
+        return iterations
+    left = max(0, limit - runner.progress.env_steps)
+    return min(iterations, -(-left // runner.steps_per_iteration))  # rounded up, in integers: floats are not exact
+
+
+def _open_writers(runner, first: int, console: Console) -> list[Writer]:
+    """Stores the state of the code and starts the writers; ``first`` is the first iteration that they will get."""
+    store_code_state(runner.log_dir, runner.repositories, warn=console.warn)
+    config = runner.config.runner
+    options = {"project": config.wandb_project, "name": runner.log_dir.name}
+    try:
+        return make_writers(config.logger, runner.log_dir, to_dict(runner.config), first, **options)
+    except ValueError as error:
+        raise ConfigError(f"runner.logger: {error}") from None
+
+
+def _compile(runner, random_lengths: bool, trains: bool, console: Console) -> Callable | None:
+    """The compiled train step, None if nothing is trained. Creates the states of a new run in the meantime."""
+    programs, is_new = runner.programs, runner.train_state is None
+    if trains:
+        programs.request("step")
+        if is_new:
+            programs.request("init", random_lengths=random_lengths)
+        if runner.config.runner.eval_interval:
+            programs.request("evaluate")
+    with runner.progress.report.section("compile"):
+        if is_new:
+            for line in runner.start_states(random_lengths):
+                console.warn(line)
+        return programs.get("step") if trains else None
+
+
+def _make_loop(
+    runner, span: tuple[int, int], clock: IterationClock, console: Console, writers: SafeWriters, flag: StopFlag, trial
+) -> Loop:
+    """The loop and its duties; ``span`` is the iteration before the first and the last one."""
+    (first, last), config, progress = span, runner.config.runner, runner.progress
+    evaluation = IntervalEvaluation(
+        lambda train: evaluate(runner.programs, runner.config.seed, train, progress),
+        progress,
+        config.eval_interval,
+        last,
+        save_best=lambda train: runner.saver and runner.saver.save("best", progress, train),
+        trial=trial,
+    )
+
+    def stop_request() -> str | None:
+        if writers.error is not None:
+            return "a writer that failed"
+        return PRUNER if evaluation.pruned else flag.name
+
+    return Loop(
+        runner.train_state,
+        runner.rollout_state,
+        runner.data,
+        stop_request,
+        StopVote(runner.mesh),
+        clock,
+        MetricLogging(
+            progress,
+            console,
+            writers,
+            steps_per_iteration=runner.steps_per_iteration,
+            episode_seconds=runner.env.episode_length * runner.env.env.dt,
+            interval=config.log_interval,
+        ),
+        evaluation,
+        IntervalSaving(runner.saver, progress, config.last_interval, config.save_interval),
+        TimeSplit(runner.programs, runner.data, progress.report, first, config.time_split),
+    )
