@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from strl_jax.algorithms import losses, minibatch, optimizers, ppo, schedules
 from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput, make_input
@@ -23,6 +23,7 @@ from strl_jax.algorithms.style import DISCRIMINATOR, REPLAYED, Style, StyleHook
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
+from strl_jax.section import Section
 from strl_jax.types import Array, Batch
 
 __all__ = ["APPOConfig", "AmpFields", "AmpInput", "Style", "add", "make", "make_input", "update"]
@@ -30,7 +31,7 @@ __all__ = ["APPOConfig", "AmpFields", "AmpInput", "Style", "add", "make", "make_
 Optimizer = Literal[tuple(optimizers.OPTIMIZERS)]
 
 
-class AmpFields(BaseModel):
+class AmpFields(Section):
     """st_rl's keywords of ``APPOAlgoMixin`` with st_rl's defaults, then ours.
 
     Attributes:
@@ -55,8 +56,6 @@ class AmpFields(BaseModel):
             ``style_reward_coef`` left out, falls below this.
         expert_file: file of the expert's states.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     discriminator_loss_coef: Coefficient = 1.0
     mimic_loss_coef: Coefficient = 0.0

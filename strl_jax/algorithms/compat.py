@@ -1,9 +1,11 @@
 """The differences from st_rl that a config can take back, one field a row."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from strl_jax.section import Section
 
 
-class Compat(BaseModel):
+class Compat(Section):
     """Defaults are this library's; ``Compat.st_rl()`` has the torch library's.
 
     Attributes:
@@ -41,8 +43,6 @@ class Compat(BaseModel):
             the whole of it, in the order in which it was written.
         tan_statistic: ``l1_before_tanh`` takes the tangent where its inverse is meant.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     bootstrap_current_value: bool = False
     reuse_permutation: bool = False

@@ -5,20 +5,21 @@ from typing import Annotated, Literal
 
 import chex
 import jax.numpy as jnp
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from strl_jax.algorithms import losses, schedules
 from strl_jax.algorithms.base import Outputs, Term
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.modules.estimators import estimation_targets
 from strl_jax.modules.policy import Policy
+from strl_jax.section import Section
 from strl_jax.types import Array, Batch
 
 # The one argument that each loss takes.
 ARGUMENTS = {"mse_loss": (), "l1_loss": (), "smooth_l1_loss": ("beta",), "huber_loss": ("delta",)}
 
 
-class EstimatorFields(BaseModel):
+class EstimatorFields(Section):
     """st_rl's keywords of ``EstimatorAlgoMixin`` with st_rl's defaults, then ours.
 
     Attributes:
@@ -29,10 +30,8 @@ class EstimatorFields(BaseModel):
         adaptor_loss_coef: factor of the adaptor's loss, likewise.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
     estimator_loss_func: Literal["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"] = "mse_loss"
-    estimator_loss_kwargs: dict[str, Annotated[float, Field(ge=0, le=1e30)]] = {}
+    estimator_loss_kwargs: dict[str, Annotated[float, Field(ge=0, le=1e30)]] = Field(default_factory=dict)
     estimator_loss_coef: Coefficient = 1.0
 
     adaptor_loss_coef: Coefficient = 1.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
@@ -13,6 +13,7 @@ from strl_jax.algorithms.schedules import Coefficient, KnownRate
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
+from strl_jax.section import Section
 from strl_jax.types import Batch
 
 __all__ = ["EstimatorPPOConfig", "PPOConfig", "make", "terms", "update"]
@@ -21,7 +22,7 @@ Positive = Annotated[float, Field(ge=1e-30, le=1e30)]  # what float32 holds
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-class PPOConfig(BaseModel):
+class PPOConfig(Section):
     """st_rl's keywords with st_rl's defaults, then ours.
 
     Attributes:
@@ -47,8 +48,6 @@ class PPOConfig(BaseModel):
         normalized_reward_clamp_value: and clip them to +- this.
         rnd_cfg: random network distillation: a bonus for what was seldom seen; null: none.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     num_learning_epochs: int = Field(1, ge=1, le=2**31 - 2)
     num_mini_batches: int = Field(1, ge=1, le=2**31 - 2)

@@ -10,7 +10,7 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 import optax
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from strl_jax.algorithms import losses, optimizers, returns, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
@@ -19,6 +19,7 @@ from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.modules import normalizer
 from strl_jax.modules.mlp import MLP, get_activation
 from strl_jax.observations import Segments
+from strl_jax.section import Section
 from strl_jax.sharding import pmean
 from strl_jax.types import Array, Batch, Transition
 
@@ -28,7 +29,7 @@ STATE, REWARD = "rnd_state", "rnd_reward"  # statistics; the first is also what 
 Width = Annotated[int, Field(ge=-1, le=2**31 - 2)]
 
 
-class RNDConfig(BaseModel):
+class RNDConfig(Section):
     """rsl_rl's keywords of ``rnd_cfg``; then ours. The sizes are ours too: one output, as elsewhere, is soon learned.
 
     Attributes:
@@ -44,8 +45,6 @@ class RNDConfig(BaseModel):
             algorithm's ``normalization_eps`` (rsl_rl: by that of its discounted sum).
         max_grad_norm: the predictor's gradient is clipped to this norm.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     weight: Coefficient = 1.0
     num_outputs: int = Field(16, ge=1, le=2**31 - 2)

@@ -7,7 +7,7 @@ Prediction to No-Regret Online Learning" (https://arxiv.org/abs/1011.0686).
 import dataclasses
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
@@ -19,12 +19,13 @@ from strl_jax.algorithms.teacher import LABEL_STD, LATENT, PROBABILITIES, Teache
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
+from strl_jax.section import Section
 from strl_jax.types import Batch
 
 __all__ = ["EstimatorTPPOConfig", "TPPOConfig", "Teacher", "TeacherFields", "add", "make", "update"]
 
 
-class TeacherFields(BaseModel):
+class TeacherFields(Section):
     """st_rl's keywords of ``TPPO`` with st_rl's defaults.
 
     Attributes:
@@ -49,8 +50,6 @@ class TeacherFields(BaseModel):
             memory drawn from [-1, 1].
         action_labels_from_sample: labels are samples of the teacher, not its mean.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     teacher_policy_class_name: str = Field("ActorCritic", min_length=1)
     teacher_policy: dict[str, Any] = Field(default_factory=dict)

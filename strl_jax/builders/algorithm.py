@@ -18,8 +18,7 @@ from strl_jax.builders.acting import make_acting, make_group
 from strl_jax.builders.mutex import make_mutex
 from strl_jax.builders.teacher import load_teacher, teacher_path
 from strl_jax.config import Config, ConfigError, GroupsConfig
-from strl_jax.config.policy import AmpFields as DiscriminatorFields
-from strl_jax.config.policy import MutexFields, has
+from strl_jax.config.policy import DiscriminatorFields, MutexFields, has
 from strl_jax.envs.base import LARGEST, Env, carried
 from strl_jax.run_folder.arrays import encode
 

@@ -3,8 +3,7 @@
 from strl_jax.algorithms import appo, estimator, minibatch, tppo
 from strl_jax.config import Config
 from strl_jax.config.errors import ConfigError
-from strl_jax.config.policy import AmpFields as DiscriminatorFields
-from strl_jax.config.policy import MemoryFields, MutexFields, has
+from strl_jax.config.policy import DiscriminatorFields, MemoryFields, MutexFields, has
 from strl_jax.config.sections import ALGORITHMS
 from strl_jax.modules.policy import Policy
 

@@ -18,7 +18,7 @@ from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.terrain import heights
 
-FORMS = "brax:NAME:BACKEND, legged:NAME, playground:NAME, probe:NAME or package.module:callable"
+ENV_NAMES = "brax:NAME:BACKEND, legged:NAME, playground:NAME, probe:NAME or package.module:callable"
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -76,7 +76,7 @@ def _split(name: str) -> tuple[str, str]:
     """What stands before the first colon and behind it."""
     kind, _, rest = name.partition(":")
     if not rest:
-        raise ConfigError(f"env.name: {show(name)} is not allowed; it must be {FORMS}")
+        raise ConfigError(f"env.name: {show(name)} is not allowed; it must be {ENV_NAMES}")
     return kind, rest
 
 
@@ -205,7 +205,7 @@ def _own_callable(config: EnvConfig) -> Callable:
     except TypeError as error:
         raise ConfigError(f"env.kwargs: {show(config.kwargs)} does not fit {config.name}: {error}") from None
     except ValueError:  # a built-in class without a signature
-        raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {FORMS}") from None
+        raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {ENV_NAMES}") from None
     return make
 
 
@@ -214,7 +214,7 @@ def _import(name: str) -> Callable:
     try:
         module = importlib.import_module(path)
     except (ImportError, ValueError, TypeError) as error:
-        raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {error}; it must be {FORMS}") from None
+        raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {error}; it must be {ENV_NAMES}") from None
     except Exception as error:
         raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {raised(error)}") from error
     if not hasattr(module, attribute):

@@ -8,7 +8,7 @@ from strl_jax.config.policy import (
     AdaptorFields,
     EncoderFields,
     EncoderKwargs,
-    EstimatorFields,
+    EstimatorStageFields,
     MemoryFields,
     MlpKwargs,
     PolicyConfig,
@@ -41,7 +41,7 @@ def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -
         actor_obs=actor,
         critic_obs=critic,
         memory=_memory(policy),
-        estimator=_estimator(policy, actor, critic) if has(policy, EstimatorFields) else None,
+        estimator=_estimator(policy, actor, critic) if has(policy, EstimatorStageFields) else None,
         adaptor=_adaptor(policy, actor, critic) if has(policy, AdaptorFields) else None,
         encoders=_encoders(policy, actor),
         critic_encoders=_critic_encoders(policy, critic),
@@ -55,7 +55,7 @@ def _memory(policy: PolicyConfig) -> MemoryStage | None:
     return MemoryStage(policy.rnn_type, policy.rnn_hidden_size, policy.rnn_num_layers)
 
 
-def _estimator(policy: EstimatorFields, actor: Segments, critic: Segments) -> EstimatorStage:
+def _estimator(policy: EstimatorStageFields, actor: Segments, critic: Segments) -> EstimatorStage:
     if policy.use_actor_rnn and not has(policy, MemoryFields):
         raise ConfigError("policy.use_actor_rnn: true is not allowed; the policy class has no memory")
     if policy.use_actor_rnn and policy.replace_state_prob > 0:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from strl_jax.config.values import find_model, plain
 
 MAX_LINES = 10
-FORMS = {  # patterns in words
+PATTERNS = {  # in words
     r"^[^/\x00]*$": "a string without a /",
     r"^[^./\x00][^/\x00]*$": "a name without a / that does not begin with a dot",
     r"^\d+$": "digits",
@@ -191,7 +191,7 @@ def _allowed(details: dict) -> str:
     if kind == "too_long":
         return f"a list of {context['max_length']}"
     if kind == "string_pattern_mismatch":
-        return FORMS.get(context["pattern"], f"a string that matches {context['pattern']}")
+        return PATTERNS.get(context["pattern"], f"a string that matches {context['pattern']}")
     plain = {
         "float_type": "a number",
         "finite_number": "a finite number",

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from strl_jax.config.errors import hint
 from strl_jax.modules.mlp import ACTIVATIONS
@@ -19,9 +19,3 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 Activation = Annotated[str, AfterValidator(_known_activation), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
-
-
-class Section(BaseModel):
-    """A section: frozen, with no keys but its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field, create_model, field_validator
 
 from strl_jax.config.errors import hint
-from strl_jax.config.fields import MOST, Activation, Count, Names, Section, Text
+from strl_jax.config.fields import MOST, Activation, Count, Names, Text
 from strl_jax.modules.conv2d import NORM_LAYERS
 from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
+from strl_jax.section import Section
 
 Sizes = Count | tuple[Count, ...]
 Padding = Annotated[int, Field(ge=0, le=MOST)]
@@ -117,7 +118,7 @@ class EncoderFields(Section):
     critic_encoder_kwargs: EncoderKwargs | tuple[EncoderKwargs, ...] | None = None
 
 
-class EstimatorFields(Section):
+class EstimatorStageFields(Section):
     """A supervised estimator of observation components.
 
     Attributes:
@@ -181,7 +182,7 @@ class DiscriminatorConfig(Section):
     discriminator_grad_pen: float = Field(5.0, ge=0, le=1e6)
 
 
-class AmpFields(Section):
+class DiscriminatorFields(Section):
     """A discriminator that judges the style of the motion.
 
     Attributes:
@@ -247,14 +248,14 @@ FIELDS: dict[str, tuple[type[Section], ...]] = {
     "ActorCriticRecurrent": (MemoryFields,),
     "EncoderActorCritic": (EncoderFields,),
     "EncoderActorCriticRecurrent": (EncoderFields, MemoryFields),
-    "EncoderAmpActorCriticRecurrent": (EncoderFields, AmpFields, MemoryFields),
-    "AmpActorCritic": (AmpFields,),
-    "AmpActorCriticRecurrent": (AmpFields, MemoryFields),
-    "StateAc": (EstimatorFields,),
-    "StateAcRecurrent": (EstimatorFields, MemoryFields),
-    "EncoderStateAc": (EstimatorFields, EncoderFields),
-    "EncoderStateAcRecurrent": (EstimatorFields, EncoderFields, MemoryFields),
-    "PrivilegeStateAcRecurrent": (AdaptorFields, EstimatorFields, MemoryFields),
+    "EncoderAmpActorCriticRecurrent": (EncoderFields, DiscriminatorFields, MemoryFields),
+    "AmpActorCritic": (DiscriminatorFields,),
+    "AmpActorCriticRecurrent": (DiscriminatorFields, MemoryFields),
+    "StateAc": (EstimatorStageFields,),
+    "StateAcRecurrent": (EstimatorStageFields, MemoryFields),
+    "EncoderStateAc": (EstimatorStageFields, EncoderFields),
+    "EncoderStateAcRecurrent": (EstimatorStageFields, EncoderFields, MemoryFields),
+    "PrivilegeStateAcRecurrent": (AdaptorFields, EstimatorStageFields, MemoryFields),
     "VisualDeterministicAC": (VisualFields,),
     "VisualDeterministicRecurrent": (VisualFields, MemoryFields),
     "ActorCriticMutex": (MutexFields,),

@@ -31,7 +31,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-FORMS = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+IN_WORDS = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 
 def read(path: str | Path) -> dict:
@@ -53,7 +53,7 @@ def read(path: str | Path) -> dict:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     data = parse(text, str(path))
     if not isinstance(data, dict):
-        found = "empty" if data is None else FORMS.get(type(data), "a single value")
+        found = "empty" if data is None else IN_WORDS.get(type(data), "a single value")
         raise ConfigError(
             f"{path}: a config is a mapping of sections (env, policy, algorithm, runner); this is {found}"
         )

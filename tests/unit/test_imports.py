@@ -11,7 +11,7 @@ import strl_jax
 
 ROOT = Path(strl_jax.__file__).parent
 
-SHARED = {"types", "observations", "sharding"}
+SHARED = {"types", "observations", "sharding", "section"}
 CONFIG = {"config"}
 LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "torch_files", "interop", "run_folder"}
 COMMANDS = {"train", "bench", "play"}
@@ -22,12 +22,12 @@ ALLOWED: dict[str, set[str] | frozenset[str]] = {
     **dict.fromkeys(SHARED, frozenset()),
     "modules": SHARED,
     "algorithms": SHARED | {"modules", "storage"},
-    "envs": {"types"},
+    "envs": {"types", "section"},
     "storage": {"types"},
     "datasets": {"types"},
     "torch_files": SHARED | {"modules", "algorithms"},
     "interop": SHARED | {"modules", "algorithms", "torch_files"},
-    **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms"}),
+    **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms", "section"}),
     "run_folder": SHARED | {"modules", "algorithms", "envs"} | CONFIG,
     "builders": LIBRARY | CONFIG,
     "runners": LIBRARY | CONFIG | {"builders", "__init__"},

@@ -13,16 +13,16 @@ from strl_jax.envs.legged.config_types import (
     Headings,
     Limit,
     Masses,
-    Names,
     Part,
     PerJoint,
     Place,
     Places,
+    RobotParts,
     Seconds,
-    Section,
     Speeds,
     Weight,
 )
+from strl_jax.section import Section
 
 
 class RobotConfig(Section):
@@ -44,10 +44,10 @@ class RobotConfig(Section):
 
     path: str | None = None
     base: str = "trunk"
-    joints: Names = tuple(
+    joints: RobotParts = tuple(
         f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")
     )
-    feet: Names = ("FR_foot", "FL_foot", "RR_foot", "RL_foot")
+    feet: RobotParts = ("FR_foot", "FL_foot", "RR_foot", "RL_foot")
     penalize_contacts_on: tuple[str, ...] = tuple(
         f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("thigh", "calf")
     )

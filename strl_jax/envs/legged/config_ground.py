@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from strl_jax.envs.legged.config_types import Depths, Distance, Extent, Extents, Length, Place, Points, Section, Slopes
+from strl_jax.envs.legged.config_types import Depths, Distance, Extent, Extents, Length, Place, Points, Slopes
+from strl_jax.section import Section
 
 
 class CameraConfig(Section):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 Range = tuple[float, float]
 
@@ -49,12 +49,6 @@ Slopes = ordered(Annotated[float, Field(gt=0, le=10)])  # height over way
 Depths = Annotated[tuple[Depth, Depth], AfterValidator(_apart)]
 Points = Annotated[tuple[Place, ...], Field(min_length=1)]
 
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
+RobotParts = Annotated[tuple[str, ...], Field(min_length=1)]  # names of joints, geoms or bodies
 Part = Annotated[str, Field(min_length=1)]  # of a joint's name
 PerJoint = Gain | dict[Part, Gain]  # for all joints, or by a part of their names
-
-
-class Section(BaseModel):
-    """A section: frozen, with no keys but its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
