@@ -1,27 +1,128 @@
-"""Learning rates under the names of ``torch.optim.lr_scheduler``, as functions of the number of updates done."""
+"""Learning rates under the names of ``torch.optim.lr_scheduler``, as functions of the number of updates done.
+
+One model for each scheduler: its fields are torch's arguments with torch's defaults.
+"""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import optax
+from pydantic import ConfigDict, Field, model_validator
 
-from strl_jax.algorithms.arguments import (
-    FACTOR,
-    FRACTION,
-    LARGEST,
-    POWER,
-    RATE,
-    Allowed,
-    above_0,
-    count,
-    faults,
-    parameters,
-)
+from strl_jax.algorithms.schedules import LARGEST, Factor, Fraction, Iteration, Period, Power
+from strl_jax.section import Section
 from strl_jax.types import Array
 
-OF_FUNCTIONS = ("LambdaLR", "MultiplicativeLR")
+Rate = Annotated[float, Field(ge=0, le=1e3)]  # above it no step is finite
+
+
+class Scheduler(Section):
+    """A scheduler of torch."""
+
+    model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _takes(cls, arguments: Any) -> Any:
+        for key in arguments:
+            if key not in cls.model_fields:
+                raise ValueError(f"{key}: unknown key; {cls.__name__} takes {', '.join(cls.model_fields)}")
+        return arguments
+
+    def rate(self, initial: float, i: Array) -> Array:
+        """The learning rate after ``i`` (int32) steps from the optimiser's rate ``initial``."""
+        raise NotImplementedError
+
+
+class StepLR(Scheduler):
+    step_size: Period
+    gamma: Factor = 0.1
+
+    def rate(self, initial, i):
+        return initial * _power(self.gamma, i // self.step_size)
+
+
+class MultiStepLR(Scheduler):
+    milestones: Annotated[tuple[Iteration, ...], Field(strict=False, min_length=1)]
+    gamma: Factor = 0.1
+
+    def rate(self, initial, i):
+        return initial * _power(self.gamma, jnp.sum(i >= jnp.asarray(self.milestones, jnp.int32), dtype=jnp.int32))
+
+
+class ExponentialLR(Scheduler):
+    gamma: Factor
+
+    def rate(self, initial, i):
+        return initial * _power(self.gamma, i)
+
+
+class CosineAnnealingLR(Scheduler):
+    T_max: Period
+    eta_min: Rate = 0.0
+
+    def rate(self, initial, i):
+        return _half_wave(initial, self.eta_min, i % (2 * self.T_max), self.T_max)
+
+
+class CosineAnnealingWarmRestarts(Scheduler):
+    T_0: Period
+    T_mult: Period = 1
+    eta_min: Rate = 0.0
+
+    def rate(self, initial, i):
+        if self.T_mult == 1:
+            return _half_wave(initial, self.eta_min, i % self.T_0, self.T_0)
+        starts, periods = [0], [self.T_0]  # a logarithm of i would be wrong at some restarts
+        while starts[-1] + periods[-1] <= 2 * LARGEST:
+            starts.append(starts[-1] + periods[-1])
+            periods.append(periods[-1] * self.T_mult)
+        n = jnp.sum(i >= jnp.asarray(starts, jnp.int32)) - 1
+        period = jnp.asarray(periods, jnp.float32)[n]
+        return _half_wave(initial, self.eta_min, i - jnp.asarray(starts, jnp.int32)[n], period)
+
+
+class LinearLR(Scheduler):
+    start_factor: Annotated[float, Field(gt=0, le=1)] = 1 / 3
+    end_factor: Fraction = 1.0
+    total_iters: Period = 5
+
+    def rate(self, initial, i):
+        schedule = optax.linear_schedule(initial * self.start_factor, initial * self.end_factor, self.total_iters)
+        return schedule(i.astype(jnp.float32))
+
+
+class ConstantLR(Scheduler):
+    factor: Fraction = 1 / 3
+    total_iters: Period = 5
+
+    def rate(self, initial, i):
+        return jnp.where(i < self.total_iters, initial * self.factor, initial)
+
+
+class PolynomialLR(Scheduler):
+    total_iters: Period = 5
+    power: Power = 1.0
+
+    def rate(self, initial, i):
+        return optax.polynomial_schedule(initial, 0.0, self.power, self.total_iters)(i.astype(jnp.float32))
+
+
+SCHEDULERS: dict[str, type[Scheduler]] = {
+    kind.__name__: kind
+    for kind in (
+        StepLR,
+        MultiStepLR,
+        ExponentialLR,
+        CosineAnnealingLR,
+        CosineAnnealingWarmRestarts,
+        LinearLR,
+        ConstantLR,
+        PolynomialLR,
+    )
+}
 
 
 def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Schedule:
@@ -29,75 +130,19 @@ def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Sched
 
     Args:
         name: one of ``SCHEDULERS``.
-        arguments: torch's, with torch's defaults for those left out.
+        arguments: torch's, with torch's defaults for the others.
         initial: the optimiser's learning rate.
 
     Raises:
-        ValueError: unknown name; an argument that is unknown, missing or not
-            allowed. The message names scheduler and argument, and says what is.
+        KeyError: unknown name.
+        pydantic.ValidationError: an argument that is unknown, missing or not allowed.
     """
-    if name in OF_FUNCTIONS:
-        raise ValueError(f"lr_scheduler {name} takes a function, which no config holds; known: {', '.join(SCHEDULERS)}")
-    if name not in list(SCHEDULERS):
-        raise ValueError(f"unknown lr_scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
-    known = parameters(SCHEDULERS[name], skip=1)
-    fault = next(faults(known, ALLOWED, arguments), None)
-    if fault is not None:
-        raise ValueError(f"lr_scheduler {name}: {fault}")
-    return _in_float32(SCHEDULERS[name](initial, **arguments))
-
-
-def _in_float32(schedule: Callable[[Array], Array]) -> optax.Schedule:
-    return lambda iteration: jnp.asarray(schedule(jnp.asarray(iteration, jnp.int32)), jnp.float32)
-
-
-def _step(initial: float, step_size: int, gamma: float = 0.1):
-    return lambda i: initial * _power(gamma, i // step_size)
-
-
-def _multi_step(initial: float, milestones: list[int], gamma: float = 0.1):
-    return lambda i: initial * _power(gamma, jnp.sum(i >= jnp.asarray(milestones, jnp.int32), dtype=jnp.int32))
-
-
-def _exponential(initial: float, gamma: float):
-    return lambda i: initial * _power(gamma, i)
-
-
-def _cosine(initial: float, T_max: int, eta_min: float = 0.0):
-    return lambda i: _half_wave(initial, eta_min, i % (2 * T_max), T_max)
-
-
-def _warm_restarts(initial: float, T_0: int, T_mult: int = 1, eta_min: float = 0.0):
-    if T_mult == 1:
-        return lambda i: _half_wave(initial, eta_min, i % T_0, T_0)
-    starts, periods = [0], [T_0]  # a logarithm of i would be off at some restarts
-    while starts[-1] + periods[-1] <= 2 * LARGEST:
-        starts.append(starts[-1] + periods[-1])
-        periods.append(periods[-1] * T_mult)
-
-    def schedule(i):
-        n = jnp.sum(i >= jnp.asarray(starts, jnp.int32)) - 1
-        return _half_wave(initial, eta_min, i - jnp.asarray(starts, jnp.int32)[n], jnp.asarray(periods, jnp.float32)[n])
-
-    return schedule
-
-
-def _linear(initial: float, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5):
-    schedule = optax.linear_schedule(initial * start_factor, initial * end_factor, total_iters)
-    return lambda i: schedule(i.astype(jnp.float32))
-
-
-def _constant(initial: float, factor: float = 1 / 3, total_iters: int = 5):
-    return lambda i: jnp.where(i < total_iters, initial * factor, initial)
-
-
-def _polynomial(initial: float, total_iters: int = 5, power: float = 1.0):
-    schedule = optax.polynomial_schedule(initial, 0.0, power, total_iters)
-    return lambda i: schedule(i.astype(jnp.float32))
+    scheduler = SCHEDULERS[name].model_validate(arguments)
+    return lambda iteration: jnp.asarray(scheduler.rate(initial, jnp.asarray(iteration, jnp.int32)), jnp.float32)
 
 
 def _power(base: float, exponent: Array) -> Array:
-    """A power with its base's logarithm from float64: a large exponent multiplies the base's error."""
+    """A power whose base has its logarithm from float64: a large exponent multiplies the base's error."""
     return jnp.exp(exponent.astype(jnp.float32) * math.log(base))
 
 
@@ -105,35 +150,3 @@ def _half_wave(initial: float, least: float, now: Array, period: Array | int) ->
     """From ``initial`` at 0 down to ``least`` at ``period``: (1 + cos(pi t)) / 2 = cos(pi t / 2)^2."""
     phase = now.astype(jnp.float32) / period
     return least + (initial - least) * jnp.square(jnp.cos(0.5 * jnp.pi * phase))
-
-
-SCHEDULERS: dict[str, Callable[..., Callable[[Array], Array]]] = {
-    "StepLR": _step,
-    "MultiStepLR": _multi_step,
-    "ExponentialLR": _exponential,
-    "CosineAnnealingLR": _cosine,
-    "CosineAnnealingWarmRestarts": _warm_restarts,
-    "LinearLR": _linear,
-    "ConstantLR": _constant,
-    "PolynomialLR": _polynomial,
-}
-
-
-def _are_milestones(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) > 0 and all(map(count(0).fits, value))
-
-
-ALLOWED: dict[str, Allowed] = {
-    "step_size": count(),
-    "milestones": Allowed(f"a list of integers from 0 to {LARGEST}", _are_milestones),
-    "gamma": FACTOR,
-    "T_max": count(),
-    "T_0": count(),
-    "T_mult": count(),
-    "eta_min": RATE,
-    "start_factor": above_0(1),
-    "end_factor": FRACTION,
-    "factor": FRACTION,
-    "total_iters": count(),
-    "power": POWER,
-}

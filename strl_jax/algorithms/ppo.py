@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017): config, loss terms, ``make``."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.rnd import RNDConfig
-from strl_jax.algorithms.schedules import Coefficient, KnownRate
+from strl_jax.algorithms.schedules import Coefficient, RateSchedule
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -61,7 +61,7 @@ class PPOConfig(Section):
     use_clipped_value_loss: bool = True
     clip_min_std: Positive | tuple[Positive, ...] = 1e-15
     optimizer_class_name: Literal["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD"] = "Adam"
-    schedule: Annotated[Literal["fixed", "adaptive"] | dict[str, Any], KnownRate] = "fixed"
+    schedule: Literal["fixed", "adaptive"] | RateSchedule = "fixed"
     desired_kl: Positive = 0.01
     empirical_normalization: bool = False
 

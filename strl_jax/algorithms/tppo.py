@@ -7,7 +7,7 @@ Prediction to No-Regret Online Learning" (https://arxiv.org/abs/1011.0686).
 import dataclasses
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
@@ -63,10 +63,20 @@ class TeacherFields(Section):
     distill_latent_target: Literal[distillation.LATENT_KINDS] = "real"
     distill_latent_obs_component_mapping: dict[str, str] | None = None
     buffer_dilation_ratio: float = Field(1.0, ge=1, le=1000)
-    lr_scheduler_class_name: str | None = None
-    lr_scheduler: dict[str, Any] = Field(default_factory=dict)
+    lr_scheduler_class_name: Literal[tuple(lr_schedulers.SCHEDULERS)] | None = None
+    lr_scheduler: dict[str, Any] = Field(default_factory=dict, validate_default=True)
     hidden_state_resample_prob: Fraction = 0.0
     action_labels_from_sample: bool = False
+
+    @field_validator("lr_scheduler")
+    @classmethod
+    def _scheduler_takes(cls, arguments: dict[str, Any], info: Any) -> dict[str, Any]:
+        name = info.data.get("lr_scheduler_class_name")
+        if name is not None:
+            lr_schedulers.SCHEDULERS[name].model_validate(arguments)
+        elif arguments and "lr_scheduler_class_name" in info.data:
+            raise ValueError("it must be empty where lr_scheduler_class_name is null")
+        return arguments
 
     @model_validator(mode="after")
     def _teacher_schedule_exists(self):
@@ -79,13 +89,11 @@ class TPPOConfig(TeacherFields, PPOConfig):
 
     @model_validator(mode="after")
     def _one_learning_rate(self):
-        if self.lr_scheduler_class_name is None:
-            if self.lr_scheduler:
-                raise ValueError("lr_scheduler has arguments, but lr_scheduler_class_name is null")
-            return self
-        if self.schedule != "fixed":
-            raise ValueError("lr_scheduler_class_name needs schedule: fixed; both would set the learning rate")
-        lr_schedulers.make(self.lr_scheduler_class_name, self.lr_scheduler, self.learning_rate)
+        if self.lr_scheduler_class_name is not None and self.schedule != "fixed":
+            raise ValueError(
+                f"lr_scheduler_class_name: {self.lr_scheduler_class_name} is not allowed with a schedule, which also "
+                "sets the learning rate; schedule must be fixed, or lr_scheduler_class_name null"
+            )
         return self
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from strl_jax.config import Config, EnvConfig
-from strl_jax.config.errors import ConfigError, deepest, dotted, hint, problems_of, raised, show
+from strl_jax.config.errors import ConfigError, dotted, hint, problems_of, raised, show
 from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
@@ -132,7 +132,7 @@ def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
     try:
         settings = LeggedConfig.model_validate(data, strict=True)
     except ValidationError as error:
-        problems = deepest(problems_of(error, data, LeggedConfig))
+        problems = problems_of(error, data, LeggedConfig)
         lines = (f"{dotted(('env', 'kwargs', *problem.path))}: {problem.text}" for problem in problems)
         raise ConfigError(*lines) from None
     try:

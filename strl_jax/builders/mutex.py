@@ -14,7 +14,7 @@ from strl_jax.builders.acting import make_groups
 from strl_jax.builders.read_errors import reported_under
 from strl_jax.builders.stored import read_policy
 from strl_jax.config import Config, ConfigError
-from strl_jax.config.errors import deepest, dotted, problems_of, show
+from strl_jax.config.errors import dotted, problems_of, show
 from strl_jax.config.policy import ClimbMutexFields, FieldMutexFields, MutexFields, Scale
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
@@ -167,5 +167,5 @@ def _checked(settings: dict, source: str) -> _RunSettings:
     try:
         return _RunSettings.model_validate(settings)
     except ValidationError as error:
-        problems = deepest(problems_of(error, settings, _RunSettings))
+        problems = problems_of(error, settings, _RunSettings)
         raise ConfigError(*(f"{source}: {dotted(problem.path)}: {problem.text}" for problem in problems)) from None

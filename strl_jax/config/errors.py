@@ -10,13 +10,28 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from strl_jax.config.values import find_model, plain
+from strl_jax.config.values import find_model, model_names, plain
 
 MAX_LINES = 10
 PATTERNS = {  # in words
     r"^[^/\x00]*$": "a string without a /",
     r"^[^./\x00][^/\x00]*$": "a name without a / that does not begin with a dot",
     r"^\d+$": "digits",
+}
+UNNAMED = ("union_tag_invalid", "union_tag_not_found")  # no model has the name that is given, or none is given
+SIGNS = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
+IN_WORDS = {  # pydantic's types of errors
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "int_type": "an integer",
+    "bool_type": "true or false",
+    "string_type": "a string",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "too_short": "a list that is not empty",
+    "string_too_short": "a string that is not empty",
 }
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package
 
@@ -87,54 +102,57 @@ def hint(name: Any, choices: Iterable[str]) -> str:
 
 def not_one_of(name: Any, choices: Sequence[str]) -> str:
     """What is wrong with a name that is none of ``choices``."""
-    return f"{show(name)} is not allowed; it must be one of {', '.join(choices)}{hint(name, choices)}"
+    return f"{show(name)} is not allowed; {must_be_one_of(choices)}{hint(name, choices)}"
+
+
+def must_be_one_of(choices: Sequence[str]) -> str:
+    """What is allowed where a name is."""
+    return f"it must be one of {', '.join(choices)}"
 
 
 def problems_of(error: ValidationError, data: dict, model: type[BaseModel]) -> list[Problem]:
-    """Pydantic's findings for ``data``, one for each place.
+    """The faults that pydantic reports for ``data``, one for each path.
 
-    A union reports each of its members; those that stand at the same place become
-    one line, and what is wrong inside a value says more than that it is wrong.
+    A union reports each of its members: those with the same path become one line. A fault
+    of a section is left out where one inside this section is reported.
     """
-    places: dict[tuple, list[dict]] = {}
+    by_path: dict[tuple, list[dict]] = {}
     for details in error.errors(include_url=False):
-        places.setdefault(_path(details, data), []).append(details)
-    return [_placed(Problem(path, _text(path, found, model)), data) for path, found in places.items()]
+        by_path.setdefault(_path(details, data, model), []).append(details)
+    return [
+        Problem(path, _text(path, found, model))
+        for path, found in by_path.items()
+        if not any(other != path and other[: len(path)] == path for other in by_path if path)
+    ]
 
 
-def _placed(problem: Problem, data: Any) -> Problem:
-    """A fault of the whole config at the place that its text begins with, if it does."""
-    key, colon, text = problem.text.partition(": ")
-    if problem.path or not colon:
-        return problem
-    path = tuple(key.split("."))
-    for name in path:
-        if not isinstance(data, dict) or name not in data:
-            return problem
-        data = data[name]
-    return Problem(path, text)
-
-
-def deepest(problems: Sequence[Problem]) -> list[Problem]:
-    """Without those of a place inside which, or at which, another was found before."""
-    kept: list[Problem] = []
-    for problem in sorted(problems, key=lambda p: -len(p.path)):
-        inside = any(problem.path and other.path[: len(problem.path)] == problem.path for other in kept)
-        kept += [] if inside else [problem]
-    return [problem for problem in problems if problem in kept]
-
-
-def _path(details: dict, data: Any) -> tuple:
-    """Where an error lies in ``data``: pydantic's location without the names of union members."""
+def _path(details: dict, data: Any, model: type[BaseModel]) -> tuple:
+    """The keys in ``data`` that lead to an error: pydantic's location without the names of union members."""
     path: list = []
-    for part in details["loc"]:
+    kind, location = details["type"], details["loc"]
+    for part in location:
+        owner = find_model(model, tuple(path), location)
         known = part in data if isinstance(data, dict) else isinstance(data, list | tuple) and part in range(len(data))
-        if known:
+        if known or (owner is not None and part in owner.model_fields):
             path.append(part)
-            data = data[part]
-    if details["type"] in ("missing", "invalid_key") and path[-1:] != [details["loc"][-1]]:
-        path.append(details["loc"][-1])  # not a key of the data, or one that is no string
-    return tuple(path)
+            data = data[part] if known else None
+    if kind in ("missing", "invalid_key") and path[-1:] != [location[-1]]:
+        path.append(location[-1])  # not a key of the data, or one that is no string
+    if kind in UNNAMED:
+        path.append("name")
+    return (*path, *_inner_keys(details)[0]) if kind == "value_error" else tuple(path)
+
+
+def _inner_keys(details: dict) -> tuple[tuple, str]:
+    """The keys with which a validator's message begins (``key.key: text``), if the value has them, and the text."""
+    message, value = str(details["ctx"]["error"]), details["input"]
+    start, colon, text = message.partition(": ")
+    keys = tuple(start.split("."))
+    for key in keys:
+        if not (colon and isinstance(value, dict) and key in value):
+            return (), message
+        value = value[key]
+    return keys, text
 
 
 def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:
@@ -144,18 +162,21 @@ def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:
             "it is missing: the list is too short" if isinstance(path[-1], int) else "it is missing and has no default"
         )
     if kind in ("extra_forbidden", "invalid_key"):
-        return _unknown_key(path, model)
+        return _unknown_key(path, model, found[0]["loc"])
+    if kind in UNNAMED:
+        names = model_names(find_model(model, path[:-2]).model_fields[path[-2]].annotation)
+        return not_one_of(value["name"], names) if "name" in value else f"it is missing; {must_be_one_of(names)}"
     if kind == "value_error":
-        message = str(found[0]["ctx"]["error"])
+        keys, message = _inner_keys(found[0])
         section = isinstance(value, dict) and find_model(model, path) is not None  # too long to be shown
-        return message if section else f"{show(value)} is not allowed; {message}"
+        return message if keys or section else f"{show(value)} is not allowed; {message}"
     allowed = list(dict.fromkeys(_allowed(details) for details in found))
     names = [name for details in found for name in _literals(details)]
     return f"{show(value)} is not allowed; it must be {' or '.join(allowed)}{hint(value, names)}"
 
 
-def _unknown_key(path: tuple, root: type[BaseModel]) -> str:
-    key, owner = path[-1], find_model(root, path[:-1])
+def _unknown_key(path: tuple, root: type[BaseModel], tags: tuple) -> str:
+    key, owner = path[-1], find_model(root, path[:-1], tags)
     here = [name for name in owner.model_fields if name.startswith(str(key))]
     elsewhere = [name for name in _all_names(root) if name.rpartition(".")[2] == key]
     found = (here or elsewhere or [nearest(key, owner.model_fields)])[0]
@@ -180,28 +201,10 @@ def _allowed(details: dict) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "literal_error":
         return f"one of {', '.join(_literals(details))}"
-    for name, sign in (
-        ("greater_than", ">"),
-        ("greater_than_equal", ">="),
-        ("less_than", "<"),
-        ("less_than_equal", "<="),
-    ):
-        if kind == name:
-            return f"{sign} {next(iter(context.values())):.12g}"
+    if kind in SIGNS:
+        return f"{SIGNS[kind]} {next(iter(context.values())):.12g}"
     if kind == "too_long":
         return f"a list of {context['max_length']}"
     if kind == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], f"a string that matches {context['pattern']}")
-    plain = {
-        "float_type": "a number",
-        "finite_number": "a finite number",
-        "int_type": "an integer",
-        "bool_type": "true or false",
-        "string_type": "a string",
-        "tuple_type": "a list",
-        "dict_type": "a mapping",
-        "model_type": "a mapping",
-        "too_short": "not empty",
-        "string_too_short": "not empty",
-    }
-    return plain.get(kind, details["msg"])
+    return IN_WORDS.get(kind, details["msg"])

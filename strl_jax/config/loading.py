@@ -1,8 +1,6 @@
 """Reads a config from YAML or from a ``train_cfg`` dict, checks it and writes it."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +8,9 @@ import yaml
 from pydantic import ValidationError
 
 from strl_jax.config import legacy, schema, yaml_file
-from strl_jax.config.errors import ConfigError, Problem, deepest, dotted, problems_of, show
-from strl_jax.config.schedules import schedule_problems
+from strl_jax.config.errors import ConfigError, Problem, dotted, problems_of, show
 from strl_jax.config.sections import Config, RunnerConfig, any_config, config_class
-from strl_jax.config.values import coerce, find_model, plain
+from strl_jax.config.values import coerce, plain
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
@@ -92,16 +89,11 @@ def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
             data[name] = {}
     model = _model_for(data["runner"])
     data = coerce(model, data)
-    problems = schedule_problems(find_model(model, ("algorithm",)), ("algorithm",), data["algorithm"])
-    for problem in problems:  # told already
-        reduce(getitem, problem.path[:-2], data).pop(problem.path[-2], None)
     try:
-        config = model.model_validate(data, strict=True)
+        return model.model_validate(data, strict=True)
     except ValidationError as error:
-        problems += problems_of(error, data, model)
-    if problems:
-        raise ConfigError(*(_line(problem, given) for problem in deepest(problems)))
-    return config
+        problems = problems_of(error, data, model)
+    raise ConfigError(*(_line(problem, given) for problem in problems))
 
 
 def _model_for(runner: Any) -> type[Config]:

@@ -17,7 +17,7 @@ from strl_jax.section import Section
 
 LOGGERS = ("tensorboard", "wandb", "none")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-STORABLE = "it must hold nothing but numbers, strings, bools, null, lists and mappings of names to these"
+STORABLE = "it must consist of numbers, strings, true, false, null, lists, and mappings with strings as keys"
 
 
 def _known_logger(name: str) -> str:

@@ -8,7 +8,7 @@ takes for a string), ``1e6`` for an integer, lists for tuples.
 import re
 import types
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -44,16 +44,32 @@ def is_model(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def find_model(root: type[BaseModel], path: tuple) -> type[BaseModel] | None:
-    """The model of the section ``path``; None where there is none."""
+def find_model(root: type[BaseModel], path: tuple, tags: tuple = ()) -> type[BaseModel] | None:
+    """The model of the section ``path``; None if there is none.
+
+    Args:
+        tags: names among which is that of the model, where a field has several.
+    """
     model = root
     for name in path:
         if isinstance(name, int):  # one of a list: the model is that of the list
             continue
         if model is None or name not in model.model_fields:
             return None
-        model = next((kind for kind in items(model.model_fields[name].annotation) if is_model(kind)), None)
+        models = [kind for kind in items(model.model_fields[name].annotation) if is_model(kind)]
+        named = [kind for kind in models if len(models) == 1 or _name_of(kind) in tags]
+        model = named[0] if named else None
     return model
+
+
+def model_names(annotation: Any) -> tuple[str, ...]:
+    """Names of the models of a discriminated union: of each the only value of its field ``name``."""
+    return tuple(filter(None, map(_name_of, items(annotation))))
+
+
+def _name_of(kind: Any) -> str | None:
+    field = kind.model_fields.get("name") if is_model(kind) else None
+    return None if field is None else next(iter(get_args(field.annotation)), None)
 
 
 def coerce(annotation: Any, value: Any) -> Any:
@@ -80,26 +96,19 @@ def _from_text(kinds: list, text: str) -> Any:
 
 
 def _from_mapping(kinds: list, value: dict) -> dict:
-    model = next((kind for kind in kinds if is_model(kind)), None)
-    if model is not None:
-        fields = model.model_fields
-        return {key: coerce(fields[key].annotation, item) if key in fields else item for key, item in value.items()}
-    return numbers(value) if is_schedule(kinds) else value
+    models = [kind for kind in kinds if is_model(kind)]
+    if len(models) > 1:  # the schedules, whose arguments are all numbers
+        return _numbers(value)
+    fields = models[0].model_fields if models else {}
+    return {key: coerce(fields[key].annotation, item) if key in fields else item for key, item in value.items()}
 
 
-def is_schedule(kinds: list) -> bool:
-    """Whether a field takes a schedule: a mapping in place of a number or a name."""
-    return any(get_origin(kind) is dict for kind in kinds) and any(
-        kind is float or get_origin(kind) is Literal for kind in kinds
-    )
-
-
-def numbers(value: Any) -> Any:
-    """Numeric strings as numbers, in keys too, as an optax schedule takes them."""
+def _numbers(value: Any) -> Any:
+    """Numeric strings as numbers, in keys too."""
     if isinstance(value, dict):
-        return {numbers(key): numbers(item) for key, item in value.items()}
+        return {_numbers(key): _numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [numbers(item) for item in value]
+        return [_numbers(item) for item in value]
     if not isinstance(value, str) or not NUMBER.fullmatch(value):
         return value
     return int(value) if value.lstrip("+-").isdigit() else float(value)

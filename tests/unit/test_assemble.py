@@ -228,23 +228,6 @@ FAULTS = {
         lambda files: mapped(files, {"goal": "goal"}, latent=5),
         "algorithm: .*_mapping: the latent of goal has 5 entries, that of the teacher's goal 2$",
     ),
-    # learning rates
-    "unknown scheduler": (
-        lambda files: tppo(files, schedule="fixed", lr_scheduler_class_name="StepLr"),
-        "algorithm: .*unknown lr_scheduler 'StepLr'; known: StepLR, ",
-    ),
-    "scheduler's argument": (
-        lambda files: tppo(files, schedule="fixed", lr_scheduler_class_name="StepLR", lr_scheduler={"size": 1}),
-        "algorithm: .*lr_scheduler StepLR: unknown argument 'size'; it takes step_size, gamma$",
-    ),
-    "arguments alone": (
-        lambda files: tppo(files, schedule="fixed", lr_scheduler={"step_size": 1}),
-        "algorithm: .*lr_scheduler has arguments, but lr_scheduler_class_name is null$",
-    ),
-    "two learning rates": (
-        lambda files: tppo(files, lr_scheduler_class_name="StepLR", lr_scheduler={"step_size": 1}),
-        "algorithm: .*lr_scheduler_class_name needs schedule: fixed; both would set the learning rate$",
-    ),
     # minibatches of a queue
     # int(1.5 x 4) = 6 steps of 4 environments are 24 samples; one of 4 devices has 6 of them
     "minibatches of a queue": (

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from strl_jax import config as config_module
 from strl_jax.algorithms.compat import Compat
+from strl_jax.algorithms.schedules import Schedule
 from strl_jax.config import Config, from_dict, json_schema, load, to_dict, to_yaml
 from strl_jax.config.policy import FIELDS, policy_config
 from strl_jax.config.sections import ALGORITHMS, any_config
@@ -121,7 +122,7 @@ def test_values_take_the_type_of_their_field(section, key, given, expected):
 def test_numbers_inside_a_schedule_are_numbers():
     given = {"name": "piecewise_constant", "init_value": "1e-3", "boundaries_and_scales": {"100": "0.5", 200: 1}}
     expected = {"name": "piecewise_constant", "init_value": 0.001, "boundaries_and_scales": {100: 0.5, 200: 1}}
-    assert make(algorithm={"schedule": given}).algorithm.schedule == expected
+    assert to_dict(make(algorithm={"schedule": given}))["algorithm"]["schedule"] == expected
 
 
 def test_arguments_of_the_environment_keep_their_types():
@@ -183,7 +184,7 @@ def test_a_file_with_overrides(tmp_path):
     assert config.algorithm.learning_rate == 3e-4
     assert config.policy.actor_hidden_dims == (8, 8)
     assert config.env.kwargs == {"depth": {"x": 1e-3}}
-    assert config.algorithm.schedule == {"name": "constant", "value": 1e-3}
+    assert config.algorithm.schedule.value == 1e-3
     assert config.runner.num_steps_per_env == 3
     assert config.env.name == "brax:ant:mjx"
 
@@ -206,7 +207,7 @@ def properties(schema: dict) -> list[tuple[str, dict]]:
 def test_schema_describes_every_key_and_forbids_others():
     schema = json_schema()
     classes = {policy_config(name).__name__ for name in FIELDS} | {kind.__name__ for kind in ALGORITHMS.values()}
-    parts = {
+    parts = {schedule.__name__ for schedule in Schedule.__subclasses__()} | {
         "RNDConfig",
         "MlpKwargs",
         "EncoderKwargs",

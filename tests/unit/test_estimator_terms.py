@@ -69,8 +69,6 @@ REFUSED = [
     ({"estimator_loss_func": "huber_loss", "estimator_loss_kwargs": {"delta": 0.0}}, "needs beta >= 0 and delta > 0"),
     ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": -1.0}}, "greater than or equal to 0"),
     ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": float("nan")}}, "finite number"),
-    ({"adaptor_loss_coef": {"name": "lineal"}}, "unknown schedule 'lineal'"),
-    ({"estimator_loss_coef": {"name": "linear", "steps": 4}}, "schedule linear: unknown argument 'steps'"),
     ({"estimator_coef": 1.0}, "Extra inputs are not permitted"),
 ]
 

@@ -263,6 +263,8 @@ def type_of(entry: dict) -> str:
         return ", ".join(f"`{value}`" for value in entry.get("enum", [entry.get("const")]))
     if model_of(entry) is not None:
         return "mapping, see below"
+    if "oneOf" in entry:  # the schedules
+        return "mapping"
     if entry["type"] == "array":
         if "prefixItems" in entry:
             return f"list of {len(entry['prefixItems'])} {type_of(entry['prefixItems'][0])}"
