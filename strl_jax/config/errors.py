@@ -144,15 +144,10 @@ def _path(details: dict, data: Any, model: type[BaseModel]) -> tuple:
 
 
 def _inner_keys(details: dict) -> tuple[tuple, str]:
-    """The keys with which a validator's message begins (``key.key: text``), if the value has them, and the text."""
-    message, value = str(details["ctx"]["error"]), details["input"]
-    start, colon, text = message.partition(": ")
-    keys = tuple(start.split("."))
-    for key in keys:
-        if not (colon and isinstance(value, dict) and key in value):
-            return (), message
-        value = value[key]
-    return keys, text
+    """The keys with which a section's validator begins its message (``key.key: text``), if any, and the text."""
+    message = str(details["ctx"]["error"])
+    keys = re.match(r"(\w+(?:\.\w+)*): ", message) if isinstance(details["input"], dict) else None
+    return (tuple(keys[1].split(".")), message[keys.end() :]) if keys else ((), message)
 
 
 def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:

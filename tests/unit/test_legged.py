@@ -20,12 +20,11 @@ from strl_jax.envs.legged.config import (
     DomainRandConfig,
     EpisodeConfig,
     LeggedConfig,
-    NoiseConfig,
-    RewardScales,
-    RewardsConfig,
     RobotConfig,
     SimConfig,
 )
+from strl_jax.envs.legged.config_observations import NoiseConfig
+from strl_jax.envs.legged.config_rewards import RewardScales, RewardsConfig
 from strl_jax.envs.legged.env import LeggedEnv
 from strl_jax.envs.legged.physics import Motion
 from strl_jax.envs.legged.rotations import yaw

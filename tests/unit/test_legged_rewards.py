@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from strl_jax.envs.legged import rewards
-from strl_jax.envs.legged.config import RewardScales, RewardsConfig
+from strl_jax.envs.legged.config_rewards import RewardScales, RewardsConfig
 
 DT = 0.02
 CONFIG = RewardsConfig(

@@ -3,13 +3,13 @@
 from pydantic import Field, model_validator
 
 from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig
+from strl_jax.envs.legged.config_observations import NoiseConfig, NormalizationConfig
+from strl_jax.envs.legged.config_rewards import RewardsConfig
 from strl_jax.envs.legged.config_types import (
     Angle,
     Delays,
-    Extent,
     Factors,
     Frictions,
-    Gain,
     Headings,
     Limit,
     Masses,
@@ -20,7 +20,6 @@ from strl_jax.envs.legged.config_types import (
     RobotParts,
     Seconds,
     Speeds,
-    Weight,
 )
 from strl_jax.section import Section
 
@@ -129,57 +128,6 @@ class CommandsConfig(Section):
     ranges: CommandRanges = CommandRanges()
 
 
-class RewardScales(Section):
-    """Weight of every reward term, per second; 0: the term is not computed.
-
-    legged_gym's, but for a stronger tracking and weaker torques, with which a robot walks in half the time.
-    """
-
-    termination: Weight = 0.0
-    tracking_lin_vel: Weight = 2.0
-    tracking_ang_vel: Weight = 0.75
-    lin_vel_z: Weight = -2.0
-    ang_vel_xy: Weight = -0.05
-    orientation: Weight = 0.0
-    base_height: Weight = 0.0
-    torques: Weight = -0.0001
-    dof_vel: Weight = 0.0
-    dof_acc: Weight = -2.5e-7
-    dof_pos_limits: Weight = -10.0
-    dof_vel_limits: Weight = 0.0
-    torque_limits: Weight = 0.0
-    action_rate: Weight = -0.01
-    feet_air_time: Weight = 1.0
-    collision: Weight = -1.0
-    feet_stumble: Weight = 0.0
-    feet_contact_forces: Weight = 0.0
-    stand_still: Weight = 0.0
-
-
-class RewardsConfig(Section):
-    """Reward terms and what they are measured by.
-
-    Attributes:
-        scales: the weights.
-        only_positive_rewards: the sum is at least 0, before the term ``termination``.
-        tracking_sigma: tracking = exp(-error^2 / tracking_sigma).
-        soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: share of a limit beyond which is penalised.
-        base_height_target: in m.
-        feet_air_time_threshold: seconds; shorter steps are penalised by ``feet_air_time``, longer ones rewarded.
-        max_contact_force: in N.
-    """
-
-    scales: RewardScales = RewardScales()
-    only_positive_rewards: bool = True
-    tracking_sigma: float = Field(0.15, ge=0.001, le=1000)
-    soft_dof_pos_limit: float = Field(0.9, gt=0, le=1)
-    soft_dof_vel_limit: float = Field(1.0, gt=0, le=1)
-    soft_torque_limit: float = Field(1.0, gt=0, le=1)
-    base_height_target: Extent = 0.25
-    feet_air_time_threshold: float = Field(0.5, ge=0, le=100)
-    max_contact_force: Gain = 100.0
-
-
 class DomainRandConfig(Section):
     """What differs between environments.
 
@@ -202,42 +150,6 @@ class DomainRandConfig(Section):
     each_episode: bool = False
     push_interval_s: Seconds | None = 15.0
     max_push_vel_xy: float = Field(1.0, ge=0, le=100)
-
-
-class NoiseScales(Section):
-    """Greatest error of each measurement, in its own unit."""
-
-    lin_vel: Gain = 0.1
-    ang_vel: Gain = 0.2
-    gravity: Gain = 0.05
-    dof_pos: Gain = 0.01
-    dof_vel: Gain = 1.5
-
-
-class NoiseConfig(Section):
-    """Uniform noise of the component ``proprioception``; ``noise_level`` multiplies all of it."""
-
-    add_noise: bool = True
-    noise_level: Gain = 1.0
-    noise_scales: NoiseScales = NoiseScales()
-
-
-class ObsScales(Section):
-    """Factors by which observations are multiplied."""
-
-    lin_vel: Weight = 2.0
-    ang_vel: Weight = 0.25
-    dof_pos: Weight = 1.0
-    dof_vel: Weight = 0.05
-    height_measurements: Weight = 5.0
-
-
-class NormalizationConfig(Section):
-    """Scales of the observations, and the size at which observations and actions are clipped."""
-
-    obs_scales: ObsScales = ObsScales()
-    clip_observations: Limit = 100.0
-    clip_actions: Limit = 100.0
 
 
 class EpisodeConfig(Section):

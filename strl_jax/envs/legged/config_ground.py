@@ -1,11 +1,16 @@
 """The sections of a legged environment's config about the ground and the camera that sees it."""
 
+import math
 from typing import Literal
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 
 from strl_jax.envs.legged.config_types import Depths, Distance, Extent, Extents, Length, Place, Points, Slopes
 from strl_jax.section import Section
+
+EPS = 1e-6  # m; smaller distances between places on the grid are 0
+MOST_POINTS = 10_000_000  # every compiled program holds their heights
 
 
 class CameraConfig(Section):
@@ -104,3 +109,53 @@ class TerrainConfig(Section):
     measured_points_y: Points = tuple(round(0.1 * i, 1) for i in range(-5, 6))
     engage_distance: Distance = 1.0
     passed_distance: Distance = 0.25
+
+    @property
+    def half_platform(self) -> float:
+        """Half of the side of a field's platform in m, rounded up to the next points of the grid."""
+        return math.ceil(self.platform_size / 2 / self.horizontal_scale - EPS) * self.horizontal_scale
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each column: the kinds divide all columns in proportion to their shares."""
+        shares = self.terrain_proportions.model_dump()
+        ends = np.cumsum(list(shares.values())) / sum(shares.values())
+        middles = (np.arange(self.num_cols) + 0.5) / self.num_cols
+        return tuple(np.array(list(shares))[np.searchsorted(ends, middles, side="right")].tolist())
+
+    @model_validator(mode="after")
+    def _can_be_built(self):
+        if self.mesh_type == "heightfield":
+            self._check_number_of_points()
+            if not any(self.terrain_proportions.model_dump().values()):
+                raise ValueError("terrain_proportions: all are 0; at least one must be above 0")
+            self._check_fields()
+        return self
+
+    def _check_number_of_points(self) -> None:
+        cell, border = self.horizontal_scale, 2 * self.border_size
+        x, y = (round((count * self.terrain_length + border) / cell) for count in (self.num_rows, self.num_cols))
+        if x * y > MOST_POINTS:
+            raise ValueError(
+                f"horizontal_scale: {cell:g} is not allowed; it gives {x} x {y} heights; at most {MOST_POINTS} "
+                "are allowed"
+            )
+
+    def _check_fields(self) -> None:
+        cell, length, platform = self.horizontal_scale, self.terrain_length, 2 * self.half_platform
+        if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # so that there is a point in the middle
+            raise ValueError(f"terrain_length: {length:g} is not allowed; it must be a multiple of {2 * cell:g}")
+        around = {"gaps": self.gap_size[1], "blocks_up": self.block_length, "blocks_down": self.block_length}
+        around |= {"stairs_up": self.step_width, "stairs_down": self.step_width}
+        widest = max(self.kinds, key=lambda kind: around.get(kind, 0.0))
+        least = platform + 2 * (max(around.get(widest, 0.0), 2 * cell) + cell)
+        if length < least - EPS:
+            raise ValueError(
+                f"terrain_length: {length:g} is not allowed; it must be >= {least:g}, "
+                f"for the platform of {platform:g} and the ground around it in {widest}"
+            )
+        if self.start_offset > platform / 2:
+            raise ValueError(
+                f"start_offset: {self.start_offset:g} is not allowed; "
+                f"it must be <= {platform / 2:g}, half of the platform"
+            )

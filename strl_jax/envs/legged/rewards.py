@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.envs.legged.config import RewardsConfig
+from strl_jax.envs.legged.config_rewards import RewardsConfig
 from strl_jax.types import Array
 
 

@@ -6,10 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.envs.legged.config_ground import TerrainConfig
-from strl_jax.envs.legged.terrain.shapes import EPS, FIELDS, Shape, half_platform
+from strl_jax.envs.legged.terrain.shapes import FIELDS, Shape
 from strl_jax.types import Array
-
-MAX_HEIGHTS = 10_000_000  # every compiled program contains all heights
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +62,8 @@ class Terrain:
 
 
 def build(config: TerrainConfig) -> Terrain:
-    """The terrain of a config; equal configs have equal terrains. Raises ``ValueError``, see ``check``."""
-    kinds = check(config)
+    """The terrain of a config; equal configs have equal terrains."""
+    kinds = config.kinds
     cell, rows, cols = config.horizontal_scale, config.num_rows, config.num_cols
     cells, border = round(config.terrain_length / cell), round(config.border_size / cell)
     heights = np.zeros((rows * cells + 2 * border + 1, cols * cells + 2 * border + 1), np.float32)
@@ -84,58 +82,3 @@ def build(config: TerrainConfig) -> Terrain:
             middle = [corner[0] + cell * (x + cells / 2), corner[1] + cell * (y + cells / 2)]
             origins[row, col] = [*middle, field[cells // 2, cells // 2]]
     return Terrain(heights, cell, corner, origins, kinds, obstacles)
-
-
-def check(config: TerrainConfig) -> tuple[str, ...]:
-    """Checks a config without building the terrain; returns the kind of each column.
-
-    Raises:
-        ValueError: all proportions are 0; the length of a field is not an even number of cells, or is too small
-            for its obstacle; the platform is too small for the start positions; or there are too many
-            heights. One line that begins with the config's key.
-    """
-    _check_size(config)
-    kinds = _kinds(config)
-    _check_fields(config, kinds)
-    return kinds
-
-
-def _kinds(config: TerrainConfig) -> tuple[str, ...]:
-    """The kind of each column: kinds occupy parts of [0, 1] by their proportions; the column's middle selects one."""
-    proportions = config.terrain_proportions.model_dump()
-    total = sum(proportions.values())
-    if total == 0:
-        raise ValueError("terrain.terrain_proportions: all are 0; at least one must be above 0")
-    ends = np.cumsum(list(proportions.values())) / total
-    middles = (np.arange(config.num_cols) + 0.5) / config.num_cols
-    return tuple(np.array(list(proportions))[np.searchsorted(ends, middles, side="right")].tolist())
-
-
-def _check_fields(config: TerrainConfig, kinds: tuple[str, ...]) -> None:
-    cell, length, platform = config.horizontal_scale, config.terrain_length, 2 * half_platform(config)
-    if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # the centre of a field must be a point of the grid
-        raise ValueError(f"terrain.terrain_length: {length:g} is not allowed; it must be a multiple of {2 * cell:g}")
-    widths = {"gaps": config.gap_size[1], "blocks_up": config.block_length, "blocks_down": config.block_length}
-    widths |= {"stairs_up": config.step_width, "stairs_down": config.step_width}
-    widest = max(kinds, key=lambda kind: widths.get(kind, 0.0))
-    minimum = platform + 2 * (max(widths.get(widest, 0.0), 2 * cell) + cell)
-    if length < minimum - EPS:
-        raise ValueError(
-            f"terrain.terrain_length: {length:g} is not allowed; it must be >= {minimum:g}, "
-            f"for the platform of {platform:g} and the ground around it in {widest}"
-        )
-    if config.start_offset > platform / 2:
-        raise ValueError(
-            f"terrain.start_offset: {config.start_offset:g} is not allowed; "
-            f"it must be <= {platform / 2:g}, half of the platform"
-        )
-
-
-def _check_size(config: TerrainConfig) -> None:
-    cell, length = config.horizontal_scale, config.terrain_length
-    points = [round((count * length + 2 * config.border_size) / cell) for count in (config.num_rows, config.num_cols)]
-    if points[0] * points[1] > MAX_HEIGHTS:
-        raise ValueError(
-            f"terrain.horizontal_scale: {cell:g} is not allowed; it gives {points[0]} x {points[1]} heights; "
-            f"at most {MAX_HEIGHTS} are allowed"
-        )

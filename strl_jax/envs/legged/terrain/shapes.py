@@ -1,16 +1,14 @@
 """The kinds of fields of a terrain: a flat platform, the ground of the kind around it, height 0 at the edge."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from strl_jax.envs.legged.config_ground import TerrainConfig
+from strl_jax.envs.legged.config_ground import EPS, TerrainConfig
 
 GAP, BLOCK = 2, 3  # obstacle ids, see modules/mutex_selection.py
 NO_OBSTACLE = [0, 0.0, 0.0, 0.0]
-EPS = 1e-6  # m, tolerance of comparisons of positions on the grid
 Field = tuple[np.ndarray, list[float]]  # heights [N + 1, N + 1] in m, and the field's row of Terrain.obstacles
 
 
@@ -33,7 +31,7 @@ class Shape:
     @property
     def platform(self) -> float:
         """Half of the side of the platform, m."""
-        return half_platform(self.config)
+        return self.config.half_platform
 
     @property
     def half(self) -> float:
@@ -47,11 +45,6 @@ class Shape:
     def whole_cells(self, length: float, minimum: int) -> float:
         """The length in m, rounded to a whole number of cells, at least ``minimum`` cells."""
         return max(minimum, round(length / self.config.horizontal_scale)) * self.config.horizontal_scale
-
-
-def half_platform(config: TerrainConfig) -> float:
-    """Half of the side of a field's platform in m, rounded up to the next points of the grid."""
-    return math.ceil(config.platform_size / 2 / config.horizontal_scale - EPS) * config.horizontal_scale
 
 
 def _flat(shape: Shape) -> Field:
