@@ -14,9 +14,9 @@ from rich.console import Console
 
 from strl_jax.builders import environment
 from strl_jax.config import Config, ConfigError
-from strl_jax.config.fields import MOST
 from strl_jax.envs.base import Env
 from strl_jax.runners import launch
+from strl_jax.section import MOST
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
 from strl_jax.viewer.recording import can_record, positions_of

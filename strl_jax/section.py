@@ -1,9 +1,20 @@
-"""The base class of every section of a config."""
+"""The base class of every section of a config, and the types that several sections share."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
     """A frozen pydantic model that refuses unknown keys, infinity and NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+MOST = 2**31 - 2  # counters on devices are int32
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(ge=1e-30, le=1e30)]  # what float32 holds
+LearningRate = Annotated[float, Field(ge=1e-30, le=1e3)]  # above it no step is finite
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1)]

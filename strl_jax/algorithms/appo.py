@@ -17,13 +17,13 @@ from strl_jax.algorithms.amp_input import EXPERT, POLICY, AmpInput, make_input
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import LABELS
-from strl_jax.algorithms.ppo import Fraction, Positive, PPOConfig
+from strl_jax.algorithms.ppo import PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.style import DISCRIMINATOR, REPLAYED, Style, StyleHook
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.section import Section
+from strl_jax.section import MOST, Count, Fraction, LearningRate, Positive, Section, Text
 from strl_jax.types import Array, Batch
 
 __all__ = ["APPOConfig", "AmpFields", "AmpInput", "Style", "add", "make", "make_input", "update"]
@@ -60,16 +60,16 @@ class AmpFields(Section):
     discriminator_loss_coef: Coefficient = 1.0
     mimic_loss_coef: Coefficient = 0.0
     dagger_loss_coef: Coefficient = 0.0
-    amp_obs_dim: int | None = Field(None, ge=1, le=2**31 - 2)
+    amp_obs_dim: Count | None = None
 
-    discriminator_learning_rate: Annotated[float, Field(ge=1e-30, le=1e3)] | None = None
+    discriminator_learning_rate: LearningRate | None = None
     discriminator_max_grad_norm: Positive = 1.0
     discriminator_optimizer_class_name: Optimizer = "Adam"
     discriminator_batch_fraction: float = Field(0.25, gt=0, le=1)
-    amp_replay_size: int = Field(0, ge=0, le=2**31 - 2)
+    amp_replay_size: int = Field(0, ge=0, le=MOST)
     task_reward_w: Annotated[float, Field(ge=0, le=1e30)] | None = None
     discriminator_termination_threshold: Fraction | None = None
-    expert_file: Annotated[str, Field(min_length=1)] | None = None
+    expert_file: Text | None = None
 
 
 class APPOConfig(AmpFields, PPOConfig):

@@ -1,8 +1,6 @@
 """The differences from st_rl that a config can take back, one field a row."""
 
-from pydantic import Field
-
-from strl_jax.section import Section
+from strl_jax.section import Fraction, Section
 
 
 class Compat(Section):
@@ -46,9 +44,9 @@ class Compat(Section):
 
     bootstrap_current_value: bool = False
     reuse_permutation: bool = False
-    kl_log_eps: float = Field(0.0, ge=0, le=1)
+    kl_log_eps: Fraction = 0.0
     linear_std: bool = False
-    grad_norm_eps: float = Field(0.0, ge=0, le=1)
+    grad_norm_eps: Fraction = 0.0
     normalize_while_collecting: bool = False
     contiguous_envs: bool = False
     advance_critic_memory: bool = False

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import optax
 from pydantic import ConfigDict, Field, model_validator
 
-from strl_jax.algorithms.schedules import LARGEST, Factor, Fraction, Iteration, Period, Power
-from strl_jax.section import Section
+from strl_jax.algorithms.schedules import LARGEST, Factor, Iteration, Period, Power
+from strl_jax.section import Fraction, Section
 from strl_jax.types import Array
 
 Rate = Annotated[float, Field(ge=0, le=1e3)]  # above it no step is finite

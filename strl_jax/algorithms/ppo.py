@@ -1,9 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017): config, loss terms, ``make``."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
@@ -13,13 +11,10 @@ from strl_jax.algorithms.schedules import Coefficient, RateSchedule
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.section import Section
+from strl_jax.section import Count, Fraction, LearningRate, Positive, Section
 from strl_jax.types import Batch
 
 __all__ = ["EstimatorPPOConfig", "PPOConfig", "make", "terms", "update"]
-
-Positive = Annotated[float, Field(ge=1e-30, le=1e30)]  # what float32 holds
-Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class PPOConfig(Section):
@@ -49,14 +44,14 @@ class PPOConfig(Section):
         rnd_cfg: random network distillation: a bonus for what was seldom seen; null: none.
     """
 
-    num_learning_epochs: int = Field(1, ge=1, le=2**31 - 2)
-    num_mini_batches: int = Field(1, ge=1, le=2**31 - 2)
+    num_learning_epochs: Count = 1
+    num_mini_batches: Count = 1
     clip_param: Positive = 0.2
     gamma: Fraction = 0.998
     lam: Fraction = 0.95
     value_loss_coef: Coefficient = 1.0
     entropy_coef: Coefficient = 0.0
-    learning_rate: float = Field(1e-3, ge=1e-30, le=1e3)  # beyond it no step is finite
+    learning_rate: LearningRate = 1e-3
     max_grad_norm: Positive = 1.0
     use_clipped_value_loss: bool = True
     clip_min_std: Positive | tuple[Positive, ...] = 1e-15

@@ -19,14 +19,14 @@ from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.modules import normalizer
 from strl_jax.modules.mlp import MLP, get_activation
 from strl_jax.observations import Segments
-from strl_jax.section import Section
+from strl_jax.section import MOST, Count, LearningRate, Positive, Section
 from strl_jax.sharding import pmean
 from strl_jax.types import Array, Batch, Transition
 
 NAME, TARGET = "rnd", "rnd_target"  # parameter groups
 STATE, REWARD = "rnd_state", "rnd_reward"  # statistics; the first is also what is stored with the steps
 
-Width = Annotated[int, Field(ge=-1, le=2**31 - 2)]
+Width = Annotated[int, Field(ge=-1, le=MOST)]
 
 
 class RNDConfig(Section):
@@ -47,15 +47,15 @@ class RNDConfig(Section):
     """
 
     weight: Coefficient = 1.0
-    num_outputs: int = Field(16, ge=1, le=2**31 - 2)
+    num_outputs: Count = 16
     predictor_hidden_dims: tuple[Width, ...] = (256, 256)
     target_hidden_dims: tuple[Width, ...] = (256, 256)
     activation: str = "elu"
-    learning_rate: float = Field(1e-3, ge=1e-30, le=1e3)
+    learning_rate: LearningRate = 1e-3
     state_normalization: bool = False
     reward_normalization: bool = False
 
-    max_grad_norm: float = Field(1.0, ge=1e-30, le=1e30)
+    max_grad_norm: Positive = 1.0
 
     @field_validator("predictor_hidden_dims", "target_hidden_dims")
     @classmethod

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from strl_jax.section import Section
+from strl_jax.section import Fraction, Section
 from strl_jax.types import Array
 
 LARGEST = 10**9  # iterations, and twice their periods, are int32
@@ -41,7 +41,6 @@ def _unchanged(value: Any, check: Callable[[Any], float]) -> Any:
 Period = Annotated[int, Field(ge=1, le=LARGEST)]  # a number of iterations
 Iteration = Annotated[int, Field(ge=0, le=LARGEST)]
 Factor = Annotated[float, Field(gt=0, le=1000)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 Power = Annotated[float, Field(ge=1e-3, le=1e3), WrapValidator(_unchanged)]  # beyond: 0 or 1 in float32
 Value = Annotated[float, Field(ge=-1e30, le=1e30)]  # float32 holds their differences too
 Steps = Annotated[Period, BeforeValidator(_whole)]

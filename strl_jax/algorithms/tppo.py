@@ -13,13 +13,13 @@ from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, sch
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import LABELS
-from strl_jax.algorithms.ppo import Fraction, PPOConfig
+from strl_jax.algorithms.ppo import PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.teacher import LABEL_STD, LATENT, PROBABILITIES, Teacher, TeacherHook, act_probability
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.section import Section
+from strl_jax.section import Fraction, Section, Text
 from strl_jax.types import Batch
 
 __all__ = ["EstimatorTPPOConfig", "TPPOConfig", "Teacher", "TeacherFields", "add", "make", "update"]
@@ -51,7 +51,7 @@ class TeacherFields(Section):
         action_labels_from_sample: labels are samples of the teacher, not its mean.
     """
 
-    teacher_policy_class_name: str = Field("ActorCritic", min_length=1)
+    teacher_policy_class_name: Text = "ActorCritic"
     teacher_policy: dict[str, Any] = Field(default_factory=dict)
     label_action_with_critic_obs: bool = True
     teacher_act_prob: Literal[PROBABILITIES] | Fraction = "exp"

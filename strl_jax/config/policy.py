@@ -1,34 +1,39 @@
 """The ``policy`` section: one set of keywords for each of st_rl's policy classes."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, field_validator
 
-from strl_jax.config.errors import hint
-from strl_jax.config.fields import MOST, Activation, Count, Names, Text
+from strl_jax.config.errors import hint, must_be_one_of
 from strl_jax.modules.conv2d import NORM_LAYERS
 from strl_jax.modules.mlp import ACTIVATIONS, TORCH_ACTIVATIONS
-from strl_jax.section import Section
+from strl_jax.section import MOST, Count, Fraction, Names, Positive, Section, Text
 
 Sizes = Count | tuple[Count, ...]
 Padding = Annotated[int, Field(ge=0, le=MOST)]
 Paddings = Padding | tuple[Padding, ...]
-Probability = Annotated[float, Field(ge=0, le=1)]
 Bounded = Annotated[float, Field(ge=-1e6, le=1e6)]
 SCALES = (1e-6, 1e6)  # of actions
 Scale = Annotated[float, Field(ge=SCALES[0], le=SCALES[1])]
 EncoderClass = Literal["MlpModel", "Conv2dHeadModel"]
 
 
-def _known_nonlinearity(name: str) -> str:
-    known = {**ACTIVATIONS, **TORCH_ACTIVATIONS}
-    if name.lower() not in known:
-        raise ValueError(f"it must be one of {', '.join(known)}{hint(name, known)}")
-    return name
+def _one_of(known: Iterable[str]) -> AfterValidator:
+    """Refuses a name that is not one of ``known``, in any case of letters."""
+    known = tuple(known)
+
+    def check(name: str) -> str:
+        if name.lower() not in known:
+            raise ValueError(f"{must_be_one_of(known)}{hint(name, known)}")
+        return name
+
+    return AfterValidator(check)
 
 
-Nonlinearity = Annotated[str, AfterValidator(_known_nonlinearity)]
+Activation = Annotated[str, _one_of(ACTIVATIONS), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
+Nonlinearity = Annotated[str, _one_of([*ACTIVATIONS, *TORCH_ACTIVATIONS])]
 
 
 class PolicyConfig(Section):
@@ -45,7 +50,7 @@ class PolicyConfig(Section):
     actor_hidden_dims: tuple[Count, ...] = (256, 256, 256)
     critic_hidden_dims: tuple[Count, ...] = (256, 256, 256)
     activation: Activation = "elu"
-    init_noise_std: float = Field(1.0, ge=1e-30, le=1e30)
+    init_noise_std: Positive = 1.0
     mu_activation: Activation | None = None
     initialization: Literal["torch", "orthogonal"] = "torch"
 
@@ -133,7 +138,7 @@ class EstimatorStageFields(Section):
     estimator_target_components: Names
     estimator_kwargs: MlpKwargs = MlpKwargs()
     use_actor_rnn: bool = False
-    replace_state_prob: Probability = 0.0
+    replace_state_prob: Fraction = 0.0
 
 
 class AdaptorFields(Section):
@@ -149,7 +154,7 @@ class AdaptorFields(Section):
     adaptor_obs_components: Names
     adaptor_target_components: Names
     adaptor_kwargs: MlpKwargs = MlpKwargs()
-    privilege_replace_state_prob: Probability = 0.0
+    privilege_replace_state_prob: Fraction = 0.0
 
 
 class VisualFields(Section):
@@ -178,7 +183,7 @@ class DiscriminatorConfig(Section):
 
     hidden_dims: tuple[Count, ...] = (1024, 512)
     style_reward_coef: float = Field(2.0, ge=0, le=1e6)
-    task_reward_lerp: Probability = 0.0
+    task_reward_lerp: Fraction = 0.0
     discriminator_grad_pen: float = Field(5.0, ge=0, le=1e6)
 
 

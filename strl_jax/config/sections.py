@@ -11,9 +11,8 @@ from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
 from strl_jax.config.errors import ConfigError, hint, not_one_of, show
-from strl_jax.config.fields import MOST, Count, Names, Text
 from strl_jax.config.policy import FIELDS, MemoryFields, PolicyConfig, has, policy_config
-from strl_jax.section import Section
+from strl_jax.section import MOST, Count, Names, Section, Text
 
 LOGGERS = ("tensorboard", "wandb", "none")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

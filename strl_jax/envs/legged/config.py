@@ -21,7 +21,7 @@ from strl_jax.envs.legged.config_types import (
     Seconds,
     Speeds,
 )
-from strl_jax.section import Section
+from strl_jax.section import Fraction, Section
 
 
 class RobotConfig(Section):
@@ -120,10 +120,10 @@ class CommandsConfig(Section):
 
     resampling_time: Seconds = 10.0
     heading_command: bool = True
-    zero_probability: float = Field(0.05, ge=0, le=1)
+    zero_probability: Fraction = 0.05
     smallest: float = Field(0.2, ge=0, le=100)
     curriculum: bool = False
-    start: float = Field(0.5, ge=0, le=1)
+    start: Fraction = 0.5
     step: float = Field(0.1, gt=0, le=1)
     ranges: CommandRanges = CommandRanges()
 
