@@ -13,8 +13,7 @@ def plan(
     """Indices of every update, ``int32[num_epochs * num_mini_batches, M]``.
 
     Feed-forward, a sample's index is t * B + e; recurrent, it is the environment e.
-    M = num_samples // num_mini_batches; a remainder is dropped, so callers check divisibility
-    where that must not happen.
+    M = num_samples // num_mini_batches; a remainder is dropped.
 
     Args:
         key: PRNG key.
@@ -47,13 +46,3 @@ def spread(total: int, fraction: float) -> np.ndarray:
     """Evenly spread rows, a ``fraction`` of ``total`` samples: ``int32[max(1, int(fraction * total))]``."""
     number = max(1, int(fraction * total))
     return (np.arange(number, dtype=np.int64) * total // number).astype(np.int32)
-
-
-def check_divides(num_samples: int, num_mini_batches: int, unit: str = "samples") -> None:
-    """Raises ``ValueError`` naming the counts that divide ``num_samples``, unless this one does."""
-    if num_samples % num_mini_batches:
-        fitting = [n for n in range(1, 65) if num_samples % n == 0]
-        raise ValueError(
-            f"num_mini_batches {num_mini_batches} does not divide the {num_samples} {unit} of a shard; "
-            f"up to 64 these do: {', '.join(map(str, fitting))}"
-        )

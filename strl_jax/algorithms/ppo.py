@@ -116,7 +116,8 @@ def make(
     """
     if isinstance(config.clip_min_std, Sequence) and len(config.clip_min_std) != policy.action_size:
         raise ValueError(
-            f"clip_min_std has {len(config.clip_min_std)} numbers, but there are {policy.action_size} actions"
+            f"clip_min_std: {list(config.clip_min_std)} is not allowed; it must be one number, "
+            f"or one for each of the {policy.action_size} actions"
         )
     if policy.log_std == compat.linear_std:
         raise ValueError("policy.log_std and compat.linear_std exclude each other")

@@ -6,7 +6,7 @@ from strl_jax.algorithms import ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.builders.policy import make_policy
 from strl_jax.config import Config
-from strl_jax.config.errors import ConfigError, not_one_of, show
+from strl_jax.config.errors import ConfigError, not_one_of
 from strl_jax.envs.base import Env
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -18,13 +18,10 @@ def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Alg
     Raises:
         ConfigError: ``clip_min_std`` has another length than the actions.
     """
-    std = config.algorithm.clip_min_std
-    if isinstance(std, tuple) and len(std) != policy.action_size:
-        raise ConfigError(
-            f"algorithm.clip_min_std: {show(list(std))} is not allowed; it must be one number, "
-            f"or one for each of the {policy.action_size} actions"
-        )
-    return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
+    try:
+        return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.{error}") from None
 
 
 def make_acting(config: Config, env: Env) -> Algorithm:

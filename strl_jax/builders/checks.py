@@ -1,9 +1,9 @@
 """Checks of a config before training: its algorithm fits its policy, its batch fits the devices."""
 
-from strl_jax.algorithms import appo, estimator, minibatch, tppo
+from strl_jax.algorithms import appo, estimator, tppo
 from strl_jax.config import Config
 from strl_jax.config.errors import ConfigError
-from strl_jax.config.policy import DiscriminatorFields, MemoryFields, MutexFields, has
+from strl_jax.config.policy import DiscriminatorFields, MutexFields, has
 from strl_jax.config.sections import ALGORITHMS
 from strl_jax.modules.policy import Policy
 
@@ -48,21 +48,13 @@ def check_shards(config: Config, num_shards: int) -> None:
     Raises:
         ConfigError: they do not; the message has numbers that do.
     """
-    total, steps, parts = config.env.num_envs, config.update_steps, config.algorithm.num_mini_batches
-    _check_divides("env.num_envs", total, num_shards)
-    recurrent = has(config.policy, MemoryFields)
+    _check_divides("env.num_envs", config.env.num_envs, num_shards)
     if config.runner.eval_interval:
         _check_divides("runner.num_eval_envs", config.runner.num_eval_envs, num_shards)
-    samples, unit = total // num_shards * (1 if recurrent else steps), "environments" if recurrent else "samples"
-    if parts > samples:
-        raise ConfigError(f"algorithm.num_mini_batches: {parts} is more than the {samples} {unit} of a shard")
-    compat = config.resolved_compat
-    if compat.contiguous_envs if recurrent else compat.reuse_permutation:
-        return
     try:
-        minibatch.check_divides(samples, parts, unit)
+        config.check_minibatches(num_shards)
     except ValueError as error:
-        raise ConfigError(f"algorithm.num_mini_batches: {error}") from None
+        raise ConfigError(str(error)) from None
 
 
 def _check_divides(key: str, number: int, num_shards: int) -> None:

@@ -182,33 +182,31 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _minibatches_fit(self):
-        steps, envs, parts = self.update_steps, self.env.num_envs, self.algorithm.num_mini_batches
-        if has(self.policy, MemoryFields):
-            _check_divides_envs(parts, envs, self.resolved_compat.contiguous_envs)
-            return self
-        queued = " x buffer_dilation_ratio" if steps != self.runner.num_steps_per_env else ""
-        what = f"num_steps_per_env{queued} {steps} x num_envs {envs}"
-        samples = f"the {steps * envs} samples of an iteration ({what})"
-        if parts > steps * envs:
-            raise ValueError(f"algorithm.num_mini_batches: {parts} is more than {samples}")
-        if not self.resolved_compat.reuse_permutation and steps * envs % parts:
-            fitting = ", ".join(str(n) for n in range(1, 65) if steps * envs % n == 0)
-            raise ValueError(
-                f"algorithm.num_mini_batches: {parts} does not divide {samples}; up to 64 these do: {fitting}"
-            )
+        self.check_minibatches(1)
         return self
 
+    def check_minibatches(self, num_devices: int) -> None:
+        """Whether each device can divide its samples into ``algorithm.num_mini_batches``.
 
-def _check_divides_envs(parts: int, envs: int, drops_rest: bool) -> None:
-    """A recurrent minibatch is a number of environments with all their steps."""
-    if parts > envs:
-        raise ValueError(f"algorithm.num_mini_batches: {parts} is more than num_envs {envs}; a memory needs envs whole")
-    if envs % parts and not drops_rest:
-        fitting = ", ".join(str(n) for n in range(1, 65) if envs % n == 0)
-        raise ValueError(
-            f"algorithm.num_mini_batches: {parts} does not divide num_envs {envs}, which a memory needs whole; "
-            f"up to 64 these do: {fitting}"
-        )
+        A policy with a memory learns from whole environments: these are its samples.
+
+        Raises:
+            ValueError: it cannot; the message names the numbers that can.
+        """
+        number, steps, envs = self.algorithm.num_mini_batches, self.update_steps, self.env.num_envs // num_devices
+        whole = has(self.policy, MemoryFields)
+        samples = envs if whole else envs * steps
+        drops_rest = self.resolved_compat.contiguous_envs if whole else self.resolved_compat.reuse_permutation
+        if number <= samples and (drops_rest or samples % number == 0):
+            return
+        where = "an iteration" if num_devices == 1 else f"each of {num_devices} devices"
+        what = f"{envs} whole environments" if whole else f"{samples} samples ({steps} steps x {envs} environments)"
+        rule, fitting = "be at most", ""
+        if not drops_rest:
+            numbers = ", ".join(str(n) for n in range(1, 65) if samples % n == 0)
+            rule, fitting = "divide", f"; up to 64 these do: {numbers}"
+        allowed = f"it must {rule} the {what} of {where}{fitting}"
+        raise ValueError(f"algorithm.num_mini_batches: {number} is not allowed; {allowed}")
 
 
 class ATPPOConfig(AmpFields, TPPOConfig):

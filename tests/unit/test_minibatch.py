@@ -88,9 +88,3 @@ def test_gather_index_is_t_times_b_plus_e():
         np.testing.assert_array_equal(array, np.stack([expected, -expected], axis=-1))
     assert got.extras["labels"].shape == (5, 2, 3)
     np.testing.assert_array_equal(got.extras["labels"][:, 1, 2], expected)
-
-
-def test_indivisible_counts_are_named():
-    minibatch.check_divides(24, 4)
-    with pytest.raises(ValueError, match=r"5 does not divide the 24 samples.*: 1, 2, 3, 4, 6, 8, 12, 24$"):
-        minibatch.check_divides(24, 5)

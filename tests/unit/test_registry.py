@@ -84,10 +84,15 @@ def sized(num_envs: int, num_steps: int, num_mini_batches: int, **sections) -> C
         (
             sized(8, 3, 4),
             4,
-            "algorithm.num_mini_batches: num_mini_batches 4 does not divide the 6 samples of a shard; "
-            "up to 64 these do: 1, 2, 3, 6",
+            "algorithm.num_mini_batches: 4 is not allowed; it must divide the 6 samples (3 steps x 2 environments) "
+            "of each of 4 devices; up to 64 these do: 1, 2, 3, 6",
         ),
-        (sized(8, 1, 4, compat="st_rl"), 4, "algorithm.num_mini_batches: 4 is more than the 2 samples of a shard"),
+        (
+            sized(8, 1, 4, compat="st_rl"),
+            4,
+            "algorithm.num_mini_batches: 4 is not allowed; it must be at most the 2 samples (1 steps x 2 environments) "
+            "of each of 4 devices",
+        ),
     ],
 )
 def test_shards_that_do_not_fit(config, shards, expected):

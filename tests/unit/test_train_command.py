@@ -18,7 +18,10 @@ FAULTS = {
     "unknown key": (["algorithm.gama=0.9"], r"algorithm\.gama: unknown key; nearest is gamma"),
     "wrong type": (["env.num_envs=many"], r"env\.num_envs: 'many' .*must be an integer"),
     "out of range": (["algorithm.gamma=1.5"], r"algorithm\.gamma: 1\.5 .*<= 1"),
-    "minibatches": (["algorithm.num_mini_batches=3"], r"num_mini_batches: 3 does not divide .*: 1, 2, 4, 8, 16"),
+    "minibatches": (
+        ["algorithm.num_mini_batches=3"],
+        r"num_mini_batches: 3 is .* divide .*: 1, 2, 4, 8, 16",
+    ),
     "minibatches of a shard": (["algorithm.num_mini_batches=8"], r"algorithm\.num_mini_batches: 8 .*4 samples"),
     "devices": (["env.num_envs=6"], r"env\.num_envs: 6 does not divide over 4 devices; nearest is 4 or 8"),
     "unknown environment": (["env.name=probe:state_acton"], r"env\.name: .*nearest is state_action"),
