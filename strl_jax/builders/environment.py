@@ -1,7 +1,6 @@
 """From a config's ``env`` to an environment: names, keywords, and what is wrong with them."""
 
 import contextlib
-import importlib
 import inspect
 import math
 import warnings
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config.errors import ConfigError, dotted, hint, problems_of, raised, show
+from strl_jax.config.import_path import import_callable
 from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
@@ -192,7 +192,7 @@ def _own_env(config: EnvConfig) -> Env:
 
 def _own_callable(config: EnvConfig) -> Callable:
     """The callable of the user's, which takes the keywords."""
-    make = _import(config.name)
+    make = import_callable(config.name, "env.name:", ENV_NAMES)
     try:
         inspect.signature(make).bind(**config.kwargs)
     except TypeError as error:
@@ -200,19 +200,3 @@ def _own_callable(config: EnvConfig) -> Callable:
     except ValueError:  # a built-in class without a signature
         raise ConfigError(f"env.name: {show(config.name)} is not allowed; it must be {ENV_NAMES}") from None
     return make
-
-
-def _import(name: str) -> Callable:
-    path, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(path)
-    except (ImportError, ValueError, TypeError) as error:
-        raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {error}; it must be {ENV_NAMES}") from None
-    except Exception as error:
-        raise ConfigError(f"env.name: {show(name)}: cannot import {path}: {raised(error)}") from error
-    if not hasattr(module, attribute):
-        raise ConfigError(f"env.name: {show(name)}: {path} has no {attribute}{hint(attribute, vars(module))}")
-    found = getattr(module, attribute)
-    if not callable(found):
-        raise ConfigError(f"env.name: {show(name)}: {attribute} is {show(found)}; it must be a function or a class")
-    return found

@@ -168,10 +168,10 @@ def test_what_a_manipulator_returns_must_fit(trained, started):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("nowhere:grow", "'nowhere:grow' cannot be imported: No module named 'nowhere'"),
-        ("test_load_policy:shrink", "'test_load_policy:shrink' cannot be imported: .* no attribute 'shrink'"),
-        ("by_name", "'by_name' cannot be imported: No module named 'by_name'"),
-        ("test_load_policy:ENVS", "'test_load_policy:ENVS' is not a function"),
+        ("nowhere:grow", "'nowhere:grow' cannot be imported: .*No module named 'nowhere'"),
+        ("test_load_policy:shrink", "'test_load_policy:shrink' cannot be imported: .* has no shrink"),
+        ("by_name", "'by_name' cannot be imported: .*No module named 'by_name'"),
+        ("test_load_policy:ENVS", "'test_load_policy:ENVS' is 4; it must be a function or a class"),
     ],
 )
 def test_no_such_manipulator(trained, started, path, message):

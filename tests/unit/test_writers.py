@@ -170,21 +170,16 @@ def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            "tensorbord",
-            "unknown writer 'tensorbord'; allowed: .*; did you mean 'tensorboard'",
-        ),
-        ("xyz", "unknown writer 'xyz'; allowed: tensorboard, wandb, none or package.module:Class$"),
+        ("xyz", "writer 'xyz' .*; it must be tensorboard, wandb, none or package.module:Class$"),
         (["none", "tensorboard"], "writers are 'none', 'tensorboard'; 'none' cannot be combined with another"),
         (
             "no_such_package:Class",
-            "'no_such_package:Class' cannot be imported: No module named 'no_such_package'",
+            "'no_such_package:Class' cannot be imported: .*No module named 'no_such_package'",
         ),
-        (f"{__name__}:Absent", "cannot be imported: module .* has no attribute 'Absent'"),
-        (f"{__name__}:SCALARS", "writer .* is {.*}, not a class$"),
+        (f"{__name__}:Absent", "cannot be imported: .* has no Absent"),
+        (f"{__name__}:SCALARS", "writer .* is {.*; it must be a function or a class$"),
         ("builtins:dict", "has no method write and no close"),
-        (":Class", "writer ':Class' is not of the form package.module:Class"),
-        ("package:", "writer 'package:' is not of the form package.module:Class"),
+        (":Class", "writer ':Class' cannot be imported: .*; it must be .*package.module:Class$"),
         (f"{__name__}:Halved", "has no method close$"),
         (f"{__name__}:Narrow", "must take run_dir, config and start_iteration: got an unexpected keyword"),
     ],

@@ -3,7 +3,6 @@
 The counterparts in st_rl are ``load_misaligned_state_dict`` and ``ckpt_manipulator``.
 """
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import numpy as np
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.builders.stored import read_policy
 from strl_jax.builders.transfer.matching import by_component, stats_by_component
-from strl_jax.config import ConfigError
 from strl_jax.config.errors import raised
+from strl_jax.config.import_path import import_callable
 from strl_jax.run_folder.arrays import flatten
 from strl_jax.run_folder.errors import CheckpointError, compare, first_few
 from strl_jax.types import TrainState
@@ -68,14 +67,7 @@ def find_manipulator(manipulator: str | Manipulator) -> Manipulator:
     """The function at the import path ``pkg.mod:function``, or the given function."""
     if not isinstance(manipulator, str):
         return manipulator
-    module, _, name = manipulator.partition(":")
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{KEY}: {manipulator!r} cannot be imported: {error}") from None
-    if not callable(function):
-        raise ConfigError(f"{KEY}: {manipulator!r} is not a function")
-    return function
+    return import_callable(manipulator, f"{KEY}:", "by_component or package.module:function")
 
 
 def _scaling(algorithm: Algorithm) -> dict[str, object]:

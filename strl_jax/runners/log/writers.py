@@ -1,6 +1,5 @@
 """Writers of scalars: JSON lines (always), TensorBoard, Weights & Biases, or a user's own class."""
 
-import difflib
 import importlib
 import inspect
 import json
@@ -15,11 +14,11 @@ from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
 from strl_jax.config.errors import raised
+from strl_jax.config.import_path import import_callable
+from strl_jax.config.sections import LOGGERS
 from strl_jax.run_folder.atomic import replaced
 from strl_jax.run_folder.metrics import iteration_of
 from strl_jax.run_folder.run_dir import METRICS
-
-NAMES = ("tensorboard", "wandb", "none")
 
 
 class WriterError(RuntimeError):
@@ -195,14 +194,10 @@ def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, n
 
 
 def _check(name: str) -> None:
-    if ":" in str(name):
-        _import_class(name)
-    elif name == "wandb":
+    if name == "wandb":
         _import_wandb()
-    elif name not in NAMES:
-        nearest = difflib.get_close_matches(str(name), NAMES, n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        raise ValueError(f"unknown writer {name!r}; allowed: {', '.join(NAMES)} or package.module:Class{hint}")
+    elif name not in LOGGERS:
+        _import_class(name)
 
 
 def _import_wandb():
@@ -214,17 +209,7 @@ def _import_wandb():
 
 def _import_class(path: str) -> Callable[..., Writer]:
     """The class at "package.module:Class"; ValueError if it is not a usable writer."""
-    module_name, _, class_name = path.partition(":")
-    if not module_name or not class_name.isidentifier():
-        raise ValueError(f"writer {path!r} is not of the form package.module:Class")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"writer {path!r} cannot be imported: {error}") from None
-    except Exception as error:
-        raise ValueError(f"writer {path!r} cannot be imported: {raised(error)}") from error
-    if not callable(found):
-        raise ValueError(f"writer {path!r} is {found!r}, not a class")
+    found = import_callable(path, "writer", f"{', '.join(LOGGERS)} or package.module:Class")
     missing = [method for method in ("write", "close") if not callable(getattr(found, method, None))]
     if missing:
         raise ValueError(f"writer {path!r} has no method {' and no '.join(missing)}")
