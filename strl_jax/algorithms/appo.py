@@ -32,29 +32,28 @@ Optimizer = Literal[tuple(optimizers.OPTIMIZERS)]
 
 
 class AmpFields(Section):
-    """st_rl's keywords of ``APPOAlgoMixin`` with st_rl's defaults, then ours.
+    """The keywords and defaults of st_rl's ``APPOAlgoMixin``, then those of this library.
 
     Attributes:
         discriminator_loss_coef: factor of the discriminator's losses, a number, or a
             schedule ``{name: linear, init_value: ..., ...}`` of the iteration.
-        mimic_loss_coef: factor of the mimic loss, likewise; only under
-            ``compat.mimic_in_loss``, for the loss has no gradient.
+        mimic_loss_coef: factor of the mimic loss, a number or a schedule. It is used only with
+            ``compat.mimic_in_loss``, because the loss has no gradient.
         dagger_loss_coef: factor of the distance between the mean action and the action
-            labels, likewise.
-        amp_obs_dim: length of the states that the discriminator sees; None: whatever
-            environment and expert give.
-        discriminator_learning_rate: None: ``learning_rate``, where the policy's starts.
-        discriminator_max_grad_norm: the discriminator's gradients are clipped to this
-            global norm.
-        discriminator_optimizer_class_name: torch's name.
-        discriminator_batch_fraction: share of every minibatch from which the discriminator learns; as in
-            other implementations of AMP a part is enough, and all of it costs more than the policy.
-        amp_replay_size: the discriminator learns from states of the last so many steps
-            of every environment, drawn at random; 0: from those of the minibatch.
-        task_reward_w: reward = style + this * task, in place of ``task_reward_lerp``.
-        discriminator_termination_threshold: an episode ends where the style reward,
-            ``style_reward_coef`` left out, falls below this.
-        expert_file: file of the expert's states.
+            labels, a number or a schedule.
+        amp_obs_dim: length of the states that the discriminator sees; null: the length in the
+            environment and the expert's file.
+        discriminator_learning_rate: its learning rate; null: the value of ``learning_rate``.
+        discriminator_max_grad_norm: global norm to which the discriminator's gradients are clipped.
+        discriminator_optimizer_class_name: torch's name of its optimiser.
+        discriminator_batch_fraction: fraction of each minibatch from which the discriminator learns. As in
+            other implementations of AMP, a part is enough; the whole minibatch costs more time than the policy.
+        amp_replay_size: number of last steps of each environment from which the discriminator's
+            states are drawn at random; 0: it learns from the states of the minibatch.
+        task_reward_w: reward = style + task_reward_w * task, instead of ``task_reward_lerp``; or null.
+        discriminator_termination_threshold: an episode ends where the style reward without
+            ``style_reward_coef`` is below this value; null: never.
+        expert_file: file with the expert's states.
     """
 
     discriminator_loss_coef: Coefficient = 1.0

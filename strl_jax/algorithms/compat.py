@@ -1,45 +1,45 @@
-"""The differences from st_rl that a config can take back, one field a row."""
+"""Differences between this library and st_rl that a config can undo, one field for each."""
 
 from strl_jax.section import Fraction, Section
 
 
 class Compat(Section):
-    """Defaults are this library's; ``Compat.st_rl()`` has the torch library's.
+    """The defaults are this library's behaviour; ``Compat.st_rl()`` is the torch library's.
 
     Attributes:
-        bootstrap_current_value: a time-out is credited with gamma V(s_t), not with
+        bootstrap_current_value: at a time-out gamma V(s_t) is added to the reward, not
             gamma V(terminal observation).
-        reuse_permutation: one permutation for all epochs of an update, and samples
+        reuse_permutation: all epochs of an update use one permutation, and samples
             that do not fill a minibatch are dropped.
         kl_log_eps: added inside the logarithm of the KL that the learning rate follows.
         linear_std: the free parameter is the standard deviation itself, and
             ``clip_min_std`` applies once after an update.
         grad_norm_eps: gradients are scaled by max_grad_norm / (norm + this).
-        normalize_while_collecting: observation statistics move with every
+        normalize_while_collecting: observation statistics are updated after every
             environment step, not once after the update.
         contiguous_envs: recurrent minibatches are contiguous slices of environments,
             the same in every epoch, and environments that do not fill one are dropped.
-        advance_critic_memory: the critic's memory takes in the observation after the
-            last step twice, at the end of a rollout and at the begin of the next.
-        redraw_replacement: which steps see an estimate is drawn anew at every
-            forward pass, not kept from collecting.
-        zero_mutex_buffer: a mutex policy's smoothing buffer starts at zeros and is never
-            cleared, and where no obstacle is seen the sub-policies see the first flag.
+        advance_critic_memory: the critic's recurrent network processes the observation after the
+            last step twice, at the end of a rollout and at the start of the next.
+        redraw_replacement: the steps at which the actor sees an estimate are drawn again in every
+            forward pass; they are not those of the collection.
+        zero_mutex_buffer: the smoothing buffer of a mutex policy starts with zeros and is never
+            cleared; if there is no obstacle, the sub-policies see the first flag.
         sample_log_prob: where a teacher acts, the stored log-probability is that of the
-            action that the policy had drawn, not of the one that was taken.
-        executed_labels: with a discriminator the action labels are the executed actions,
-            not a teacher's.
+            policy's own sample, not of the executed action.
+        executed_labels: with a discriminator, the action labels are the executed actions,
+            not the teacher's.
         discriminator_with_policy: the discriminator shares the policy's optimiser and
-            clip, and ``discriminator_loss_coef`` only switches its losses on.
+            clip, and ``discriminator_loss_coef`` only turns its losses on or off.
         whole_discriminator_batch: the discriminator learns from every sample of a minibatch.
-        separate_amp_normalizers: the policy's motion and the reference motion are
-            normalised each with statistics of its own, which move with every step.
-        amp_after_reset: at the end of an episode the pair of observations that the
-            discriminator sees reaches into the next one.
+        separate_amp_normalizers: the policy's motion and the reference motion have separate
+            normalisation statistics, which are updated after every step.
+        amp_after_reset: at the end of an episode, the second observation of the pair that the
+            discriminator sees is the first of the next episode.
         mimic_in_loss: the mimic loss, which has no gradient, is part of the total.
-        looped_returns: with a buffer of several rollouts, returns are computed anew over
-            the whole of it, in the order in which it was written.
-        tan_statistic: ``l1_before_tanh`` takes the tangent where its inverse is meant.
+        looped_returns: with a buffer of several rollouts, returns are computed again over
+            the whole buffer, in the order in which it was written.
+        tan_statistic: ``l1_before_tanh`` uses the tangent instead of the inverse of tanh.
     """
 
     bootstrap_current_value: bool = False
@@ -64,7 +64,7 @@ class Compat(Section):
 
     @classmethod
     def st_rl(cls) -> "Compat":
-        """Every row as st_rl has it."""
+        """All fields as in st_rl."""
         return cls(
             bootstrap_current_value=True,
             reuse_permutation=True,

@@ -20,14 +20,14 @@ ARGUMENTS = {"mse_loss": (), "l1_loss": (), "smooth_l1_loss": ("beta",), "huber_
 
 
 class EstimatorFields(Section):
-    """st_rl's keywords of ``EstimatorAlgoMixin`` with st_rl's defaults, then ours.
+    """The keywords and defaults of st_rl's ``EstimatorAlgoMixin``, then those of this library.
 
     Attributes:
         estimator_loss_func: torch's name of the elementwise loss.
         estimator_loss_kwargs: its arguments: ``beta`` of ``smooth_l1_loss``, ``delta`` of ``huber_loss``.
         estimator_loss_coef: factor of the estimator's loss, a number, or a schedule
             ``{name: linear, init_value: ..., ...}`` of the iteration.
-        adaptor_loss_coef: factor of the adaptor's loss, likewise.
+        adaptor_loss_coef: factor of the adaptor's loss, a number or a schedule.
     """
 
     estimator_loss_func: Literal["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"] = "mse_loss"

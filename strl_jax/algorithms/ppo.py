@@ -18,30 +18,30 @@ __all__ = ["EstimatorPPOConfig", "PPOConfig", "make", "terms", "update"]
 
 
 class PPOConfig(Section):
-    """st_rl's keywords with st_rl's defaults, then ours.
+    """The keywords and defaults of st_rl, then those of this library.
 
     Attributes:
-        num_learning_epochs: passes over a rollout.
-        num_mini_batches: updates in each pass.
-        clip_param: clip range of the ratio, and of the value.
-        gamma, lam: discount, GAE trace.
-        value_loss_coef, entropy_coef, surrogate_loss_coef: numbers, or schedules
-            ``{name: linear, init_value: ..., ...}`` of the iteration.
-        learning_rate: learning rate, or where an adaptive one starts.
-        max_grad_norm: gradients are clipped to this global norm.
-        use_clipped_value_loss: clip the value like the ratio.
-        clip_min_std: least standard deviation of the actions, a number or one for each.
-        optimizer_class_name: torch's name.
+        num_learning_epochs: passes over a rollout in an update.
+        num_mini_batches: gradient steps in each pass.
+        clip_param: clip range of the probability ratio and of the value.
+        gamma, lam: discount factor, and lambda of GAE.
+        value_loss_coef, entropy_coef, surrogate_loss_coef: factors of the loss terms,
+            numbers or schedules ``{name: linear, init_value: ..., ...}`` of the iteration.
+        learning_rate: the learning rate, or the initial value of an adaptive one.
+        max_grad_norm: global norm to which gradients are clipped.
+        use_clipped_value_loss: clip the value too.
+        clip_min_std: minimum standard deviation of the actions, a number or one for each action.
+        optimizer_class_name: torch's name of the optimiser.
         schedule: ``fixed``, ``adaptive`` (follows the KL), or an optax schedule of
             the iteration ``{name: cosine_decay, init_value: 1e-3, decay_steps: 500}``.
-        desired_kl: the KL that ``adaptive`` aims at.
-        empirical_normalization: normalise observations, per group and component.
-        normalization_eps: added to the standard deviation when normalising.
-        normalization_until: samples after which the statistics stand still.
+        desired_kl: target KL of the ``adaptive`` schedule.
+        empirical_normalization: normalise observations, each component with its own statistics.
+        normalization_eps: added to the standard deviation by which values are divided.
+        normalization_until: number of samples after which the statistics are constant.
         normalize_rewards: divide rewards by the standard deviation of their
             discounted sum.
-        normalized_reward_clamp_value: and clip them to +- this.
-        rnd_cfg: random network distillation: a bonus for what was seldom seen; null: none.
+        normalized_reward_clamp_value: normalised rewards are clipped to +- this value.
+        rnd_cfg: random network distillation, an exploration bonus for rare observations; null: none.
     """
 
     num_learning_epochs: Count = 1
@@ -69,7 +69,7 @@ class PPOConfig(Section):
 
 
 class EstimatorPPOConfig(estimator.EstimatorFields, PPOConfig):
-    """PPO that trains the policy's estimator and adaptor too."""
+    """PPO that also trains the policy's estimator and adaptor."""
 
 
 def terms(config: PPOConfig) -> tuple[Term, ...]:

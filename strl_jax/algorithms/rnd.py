@@ -30,20 +30,22 @@ Width = Annotated[int, Field(ge=-1, le=MOST)]
 
 
 class RNDConfig(Section):
-    """rsl_rl's keywords of ``rnd_cfg``; then ours. The sizes are ours too: one output, as elsewhere, is soon learned.
+    """The keywords of rsl_rl's ``rnd_cfg``, then those of this library.
+
+    The default sizes differ from rsl_rl's: the predictor soon learns an embedding with one output.
 
     Attributes:
         weight: factor of the intrinsic reward, a number, or a schedule ``{name: linear,
-            init_value: ..., ...}`` of the iteration. It is taken as it is: rsl_rl multiplies it by
-            the time step, starts at 0 and has ``weight_schedule`` beside it.
-        num_outputs: entries of the embedding.
-        predictor_hidden_dims, target_hidden_dims: sizes of the hidden layers; -1 means the input's.
+            init_value: ..., ...}`` of the iteration. rsl_rl multiplies it by the time step,
+            has the default 0, and has a separate key ``weight_schedule``.
+        num_outputs: length of the embedding.
+        predictor_hidden_dims, target_hidden_dims: sizes of the hidden layers; -1: the size of the input.
         activation: name of the activation.
-        learning_rate: of the predictor.
-        state_normalization: normalise what the two networks see, each entry on its own.
+        learning_rate: learning rate of the predictor.
+        state_normalization: normalise each entry of the networks' input.
         reward_normalization: divide the intrinsic reward by its standard deviation plus the
-            algorithm's ``normalization_eps`` (rsl_rl: by that of its discounted sum).
-        max_grad_norm: the predictor's gradient is clipped to this norm.
+            algorithm's ``normalization_eps`` (rsl_rl divides by that of its discounted sum).
+        max_grad_norm: norm to which the predictor's gradient is clipped.
     """
 
     weight: Coefficient = 1.0
@@ -61,7 +63,7 @@ class RNDConfig(Section):
     @classmethod
     def _no_empty_layer(cls, value):
         if 0 in value:
-            raise ValueError("a hidden layer of size 0; give sizes from 1, or -1 for the size of the input")
+            raise ValueError("a hidden layer must have a size >= 1, or -1 for the size of the input")
         return value
 
     @field_validator("activation")

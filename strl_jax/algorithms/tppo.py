@@ -26,29 +26,30 @@ __all__ = ["EstimatorTPPOConfig", "TPPOConfig", "Teacher", "TeacherFields", "add
 
 
 class TeacherFields(Section):
-    """st_rl's keywords of ``TPPO`` with st_rl's defaults.
+    """The keywords and defaults of st_rl's ``TPPO``.
 
     Attributes:
         teacher_policy_class_name: class of the teacher's policy.
-        teacher_policy: ``teacher_ac_path``, a run folder or a torch file, and for a torch file
-            the policy's keywords.
+        teacher_policy: ``teacher_ac_path``, a run folder or a torch file; for a torch file also
+            the keywords of its policy.
         label_action_with_critic_obs: the teacher sees the critic's components, not the actor's,
-            unless env.groups.teacher or its own run says what it sees.
-        teacher_act_prob: with which probability it acts: linear, exp, tanh, or a number.
-        update_times_scale: iterations over which that falls.
-        using_ppo: false: the losses of PPO are left out (DAgger).
+            unless env.groups.teacher or its own run names its components.
+        teacher_act_prob: probability with which the teacher acts: linear, exp, tanh, or a number.
+        update_times_scale: number of iterations over which this probability decreases.
+        using_ppo: use the losses of PPO; false: distillation only (DAgger).
         distillation_loss_coef: factor of the distance from the labels, a number or a schedule.
         distill_target: the distance: real, mse_sum, l1, tanh, scaled_tanh, max_log_prob or kl.
         distill_latent_coef: factor of the distances of the latents, a number or a schedule.
         distill_latent_target: their distance: real, mse_sum, l1, tanh or scaled_tanh.
-        distill_latent_obs_component_mapping: encoded component of the student to the teacher's
-            whose latent it shall have, or null.
-        buffer_dilation_ratio: the update learns from the last int(this * num_steps_per_env) steps.
+        distill_latent_obs_component_mapping: encoded component of the student to the component of the
+            teacher whose latent is its target, or null.
+        buffer_dilation_ratio: an update learns from the last
+            int(buffer_dilation_ratio * num_steps_per_env) steps.
         lr_scheduler_class_name: torch's name of a learning-rate scheduler, or null.
-        lr_scheduler: its arguments.
+        lr_scheduler: arguments of this scheduler.
         hidden_state_resample_prob: probability with which a sequence of the update starts from a
-            memory drawn from [-1, 1].
-        action_labels_from_sample: labels are samples of the teacher, not its mean.
+            recurrent state drawn from [-1, 1].
+        action_labels_from_sample: labels are samples of the teacher's actions, not their mean.
     """
 
     teacher_policy_class_name: Text = "ActorCritic"
@@ -98,7 +99,7 @@ class TPPOConfig(TeacherFields, PPOConfig):
 
 
 class EstimatorTPPOConfig(estimator.EstimatorFields, TPPOConfig):
-    """TPPO that trains the policy's estimator and adaptor too."""
+    """TPPO that also trains the policy's estimator and adaptor."""
 
 
 def make(

@@ -1,4 +1,4 @@
-"""The parts of a config that act: observation groups, and the policy under PPO."""
+"""Observation groups, and the policy with PPO: what acting needs, and the base of every algorithm."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from strl_jax.observations import Segments
 
 
 def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Algorithm:
-    """PPO with the config's numbers: what every algorithm is built on, and all that acting needs.
+    """PPO with the config's settings.
 
     Raises:
         ConfigError: ``clip_min_std`` has another length than the actions.
@@ -25,7 +25,7 @@ def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Alg
 
 
 def make_acting(config: Config, env: Env) -> Algorithm:
-    """The policy that the config names for what ``env`` offers, under PPO: whoever only acts needs no more.
+    """The config's policy for the observations and actions of ``env``, with PPO.
 
     Raises:
         ConfigError: an unknown component, or as ``make_ppo``.
@@ -35,7 +35,7 @@ def make_acting(config: Config, env: Env) -> Algorithm:
 
 
 def make_groups(config: Config, env: Env) -> dict[str, Segments]:
-    """Layouts of the groups ``actor`` and ``critic``. Raises ``ConfigError`` for an unknown component."""
+    """The groups ``actor`` and ``critic``. Raises ``ConfigError`` for an unknown component."""
     return {name: make_group(config, env, name) for name in ("actor", "critic")}
 
 
@@ -43,7 +43,7 @@ def make_group(config: Config, env: Env, group: str, default: Sequence[str] | No
     """The components of one observation group.
 
     Args:
-        default: its components where the config names none; None: all that the environment offers.
+        default: its components if the config names none; None: all components of the environment.
 
     Raises:
         ConfigError: an unknown component.

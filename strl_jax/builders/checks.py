@@ -1,4 +1,4 @@
-"""Checks of a config before training: its algorithm fits its policy, its batch fits the devices."""
+"""Checks of a config before training: the algorithm fits the policy, and the batch fits the devices."""
 
 from strl_jax.algorithms import appo, estimator, tppo
 from strl_jax.config import Config
@@ -9,10 +9,10 @@ from strl_jax.modules.policy import Policy
 
 
 def check_trains(config: Config, policy: Policy) -> None:
-    """Whether the config's algorithm trains all that the policy has.
+    """Checks that the config's algorithm trains all parts of the policy.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: it does not; the message names algorithms that do.
     """
     runner, algorithm = config.runner, config.algorithm
     key = (
@@ -20,10 +20,12 @@ def check_trains(config: Config, policy: Policy) -> None:
         f"with the policy class {runner.policy_class_name}"
     )
     if has(config.policy, MutexFields):
-        raise ConfigError(f"{key}, whose sub-policies are trained already; it can act, be evaluated and teach")
-    if has(config.policy, DiscriminatorFields) != isinstance(algorithm, appo.AmpFields):
-        judged = has(config.policy, DiscriminatorFields)
-        what = "whose discriminator it does not train" if judged else "which has no discriminator"
+        raise ConfigError(
+            f"{key}, whose sub-policies are trained already; this class can only act, be evaluated and teach"
+        )
+    discriminated = has(config.policy, DiscriminatorFields)
+    if discriminated != isinstance(algorithm, appo.AmpFields):
+        what = "whose discriminator it does not train" if discriminated else "which has no discriminator"
         raise ConfigError(f"{key}, {what}; {_whose(appo.AmpFields)} train one")
     stages = [name for name in ("estimator", "adaptor") if getattr(policy, name) is not None]
     estimates = isinstance(algorithm, estimator.EstimatorFields)
@@ -37,16 +39,16 @@ def check_trains(config: Config, policy: Policy) -> None:
 
 
 def _whose(fields: type) -> str:
-    """The algorithms that have these keywords."""
+    """Names of the algorithms that have these keywords."""
     *first, last = (name for name, config in ALGORITHMS.items() if issubclass(config, fields))
     return f"{', '.join(first)} and {last}"
 
 
 def check_shards(config: Config, num_shards: int) -> None:
-    """Whether environments and minibatches divide over the devices.
+    """Checks that environments and minibatches can be divided among the devices.
 
     Raises:
-        ConfigError: they do not; the message has numbers that do.
+        ConfigError: they cannot; the message has numbers that can.
     """
     _check_divides("env.num_envs", config.env.num_envs, num_shards)
     if config.runner.eval_interval:

@@ -1,4 +1,4 @@
-"""From a config's ``env`` to an environment: names, keywords, and what is wrong with them."""
+"""Environments: from the section ``env`` of a config to an environment."""
 
 import contextlib
 import inspect
@@ -21,11 +21,10 @@ ENV_NAMES = "brax:NAME:BACKEND, legged:NAME, playground:NAME, probe:NAME or pack
 
 
 def make_env(config: EnvConfig) -> Env:
-    """The environments that ``config.name`` names, built with ``config.kwargs``.
+    """The environment ``config.name``, built with ``config.kwargs``.
 
     Raises:
-        ConfigError: nothing of that name, arguments that it does not take, or what
-            came is no environment.
+        ConfigError: there is no environment of this name, or it does not accept the arguments.
     """
     kind, rest = _split(config.name)
     if kind == "legged":
@@ -36,13 +35,15 @@ def make_env(config: EnvConfig) -> Env:
         return _own_env(config)
     try:
         return _brax_env(rest, config.kwargs) if kind == "brax" else _probe_env(rest, config.kwargs)
-    except (TypeError, ValueError) as error:  # TypeError: an argument that the call itself has, such as name
+    except (TypeError, ValueError) as error:  # TypeError: also a duplicate argument such as name
         raise _env_error(config, str(error)) from None
 
 
 def check_env(config: EnvConfig) -> None:
-    """What can be told of name and kwargs without a simulator: of ``legged:`` all but the robot's file, of one's own
-    environment import and signature, of ``probe:`` all. Brax and Playground alone know what they take.
+    """Checks name and kwargs as far as this is possible without a simulator.
+
+    For ``legged:`` this is everything except the robot's file, for ``probe:`` everything, for an import path the
+    import and the signature. Brax and Playground are not checked.
 
     Raises:
         ConfigError: as ``make_env``.
@@ -50,16 +51,16 @@ def check_env(config: EnvConfig) -> None:
     kind, rest = _split(config.name)
     if kind == "legged":
         _legged_config(rest, config.kwargs)
-    elif kind == "probe":  # has no simulator
+    elif kind == "probe":  # needs no simulator
         make_env(config)
     elif kind not in ("brax", "playground"):
         _own_callable(config)
 
 
 def filled(config: Config) -> Config:
-    """The config with all defaults of a legged environment in its ``env.kwargs``; others keep theirs to themselves.
+    """The config with all defaults of a legged environment in ``env.kwargs``; other configs are not changed.
 
-    So a run stays what it was when a default changes.
+    With the defaults in the stored config, a run can be continued after a default has changed.
 
     Raises:
         ConfigError: as ``check_env``.
@@ -72,7 +73,7 @@ def filled(config: Config) -> Config:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """What stands before the first colon and behind it."""
+    """The parts of a name before and after the first colon."""
     kind, _, rest = name.partition(":")
     if not rest:
         raise ConfigError(f"env.name: {show(name)} is not allowed; it must be {ENV_NAMES}")
@@ -83,8 +84,8 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
     """Episodes of ``env``, with the config's time limit or the environment's own.
 
     Raises:
-        ConfigError: ``env`` does not keep to ``strl_jax.envs.base.Env``: a part is
-            lacking, a shape or dtype is another, or one of its functions raises.
+        ConfigError: ``env`` does not follow ``strl_jax.envs.base.Env``: a method or attribute is
+            missing, a shape or dtype is wrong, or one of its functions raises.
     """
     if type(env).__module__ not in ADAPTERS:
         try:
@@ -97,13 +98,16 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
     return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
 
 
-ADAPTERS = ("strl_jax.envs.brax", "strl_jax.envs.legged.env")  # tested here, and a simulator takes seconds to trace
+ADAPTERS = (
+    "strl_jax.envs.brax",
+    "strl_jax.envs.legged.env",
+)  # tested in this library; tracing a simulator takes seconds
 
 
 def _brax_env(rest: str, kwargs: dict) -> Env:
     name, _, backend = rest.partition(":")
     with contextlib.redirect_stdout(None), warnings.catch_warnings():
-        # mujoco.mjx prints that it lacks warp, which nothing here needs; Brax warns that it rests
+        # mujoco.mjx prints that warp is missing, which is not needed; Brax warns that it is not maintained
         warnings.filterwarnings("ignore", message="Brax System")
         from strl_jax.envs.brax import BraxEnv  # Brax takes seconds to import
 
@@ -121,10 +125,10 @@ def _legged_env(rest: str, kwargs: dict) -> Env:
 
 
 def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
-    """Keywords of a legged environment, checked as far as they go without its robot."""
+    """The config of a legged environment, without a check against its robot."""
     if rest not in LEGGED:
-        near = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
-        raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {near}")
+        known = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
+        raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {known}")
     data = coerce(LeggedConfig, plain(kwargs))
     if isinstance(data.get("terrain", {}), dict):
         data["terrain"] = LEGGED[rest] | data.get("terrain", {})
@@ -136,7 +140,7 @@ def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
         raise ConfigError(*lines) from None
 
 
-LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # what each is in section terrain
+LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # name to section terrain
 
 
 def _playground_env(rest: str, kwargs: dict) -> Env:
@@ -145,8 +149,8 @@ def _playground_env(rest: str, kwargs: dict) -> Env:
         with contextlib.redirect_stdout(None):  # see _brax_env
             from strl_jax.envs.playground import PlaygroundEnv, SettingError
     except ImportError as error:
-        lacking = f"MuJoCo Playground cannot be imported ({error})"
-        raise ConfigError(f"{wrong}; {lacking}: pip install 'strl_jax[playground]'") from error
+        missing = f"MuJoCo Playground cannot be imported ({error})"
+        raise ConfigError(f"{wrong}; {missing}: pip install 'strl_jax[playground]'") from error
     known = list(inspect.signature(PlaygroundEnv).parameters)[1:]
     for key in kwargs:
         if key not in known:
@@ -170,7 +174,7 @@ def _probe_env(rest: str, kwargs: dict) -> Env:
 
 
 def _env_error(config: EnvConfig, message: str) -> ConfigError:
-    """The line for what an adapter says; where it lists the known names, with the nearest."""
+    """The error for an adapter's message, with the nearest name if the message lists the known ones."""
     _, listed, known = message.rpartition("known: ")
     if config.kwargs and not listed:
         return ConfigError(f"env.kwargs: {show(config.kwargs)} is not allowed; {message}")
@@ -181,7 +185,7 @@ def _env_error(config: EnvConfig, message: str) -> ConfigError:
 
 
 def _own_env(config: EnvConfig) -> Env:
-    """The environment that a callable of the user's returns."""
+    """The environment that the user's callable returns."""
     make = _own_callable(config)
     try:
         return make(**config.kwargs)
@@ -191,7 +195,7 @@ def _own_env(config: EnvConfig) -> Env:
 
 
 def _own_callable(config: EnvConfig) -> Callable:
-    """The callable of the user's, which takes the keywords."""
+    """The user's callable, which accepts ``config.kwargs``."""
     make = import_callable(config.name, "env.name:", ENV_NAMES)
     try:
         inspect.signature(make).bind(**config.kwargs)

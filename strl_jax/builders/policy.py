@@ -1,4 +1,4 @@
-"""From the ``policy`` section of a config to a policy of the right stages."""
+"""Policies: from the section ``policy`` of a config to a policy with its stages."""
 
 from collections.abc import Sequence
 
@@ -25,12 +25,11 @@ def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -
     """The policy of the class ``runner.policy_class_name``.
 
     Args:
-        groups: layouts of the groups ``actor`` and ``critic``.
+        groups: the observation groups ``actor`` and ``critic``.
 
     Raises:
-        ConfigError: a component that a stage names is not in its group, lists of
-            unequal lengths, convolutions that do not fit the image, or stages that
-            exclude each other.
+        ConfigError: a component is not in its group, lists have different lengths,
+            convolutions do not fit the image, or stages exclude each other.
     """
     policy, actor, critic = config.policy, groups["actor"], groups["critic"]
     plain = {name: getattr(policy, name) for name in PolicyConfig.model_fields}
@@ -61,7 +60,7 @@ def _estimator(policy: EstimatorStageFields, actor: Segments, critic: Segments) 
     if policy.use_actor_rnn and policy.replace_state_prob > 0:
         raise ConfigError(
             f"policy.replace_state_prob: {policy.replace_state_prob} is not allowed with use_actor_rnn, "
-            "whose estimate comes after the actor has seen the observation; it must be 0"
+            "whose estimate is computed after the actor has seen the observation; it must be 0"
         )
     return _estimator_stage("estimator", policy, actor, critic, policy.replace_state_prob, policy.use_actor_rnn)
 
@@ -77,7 +76,7 @@ def _estimator_stage(
     _check_components(f"policy.{name}_obs_components", inputs, actor)
     _check_components(f"policy.{name}_target_components", targets, critic)
     if prob > 0:
-        why = "; an estimate replaces what the actor sees"
+        why = "; the estimate replaces a component of the actor"
         _check_components(f"policy.{name}_target_components", targets, actor, why)
     network: MlpKwargs = getattr(policy, f"{name}_kwargs")
     return EstimatorStage(inputs, targets, _sizes(network.hidden_sizes), network.nonlinearity, prob, on_memory)
@@ -175,4 +174,4 @@ def _check_components(key: str, names: Sequence[str], group: Segments, why: str 
         if name not in group.names:
             raise ConfigError(f"{key}: {not_one_of(name, group.names)}{why}")
         if list(names).count(name) > 1:
-            raise ConfigError(f"{key}: {show(list(names))} is not allowed; {name} stands twice")
+            raise ConfigError(f"{key}: {show(list(names))} is not allowed; {name} is listed twice")

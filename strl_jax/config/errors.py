@@ -1,4 +1,4 @@
-"""One line for everything that can be wrong in a config."""
+"""Error messages of a config: one line for each fault."""
 
 import difflib
 import json
@@ -18,7 +18,7 @@ PATTERNS = {  # in words
     r"^[^./\x00][^/\x00]*$": "a name without a / that does not begin with a dot",
     r"^\d+$": "digits",
 }
-UNNAMED = ("union_tag_invalid", "union_tag_not_found")  # no model has the name that is given, or none is given
+UNNAMED = ("union_tag_invalid", "union_tag_not_found")  # the name is unknown, or missing
 SIGNS = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
 IN_WORDS = {  # pydantic's types of errors
     "float_type": "a number",
@@ -51,7 +51,7 @@ class ConfigError(ValueError):
 
 
 class Problem(NamedTuple):
-    """A fault at a place of the config; no path where the text names the place itself."""
+    """A fault at the key ``path`` of the config; ``path`` is empty where the text names the key."""
 
     path: tuple
     text: str
@@ -63,16 +63,16 @@ def dotted(path: Sequence) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as it stands in a message, shortened; null, true and false as in YAML."""
+    """A value in a message, at most 80 characters; null, true and false as in YAML."""
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(plain(value))
     if len(text) <= 80:
         return text
-    end = text[-1] if text[-1] in "'\"])}" else ""  # what is opened is closed
+    end = text[-1] if text[-1] in "'\"])}" else ""  # a quote or bracket that was opened is closed
     return text[: 77 - len(end)] + "..." + end
 
 
 def raised(error: BaseException) -> str:
-    """An exception of somebody else's code: type, first line of the message, and where it came from in that code."""
+    """An exception of the user's code: type, first line of the message, file and line."""
     message = next(iter(str(error).splitlines()), "")
     message = message if len(message) <= 300 else message[:297] + "..."
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
@@ -81,32 +81,32 @@ def raised(error: BaseException) -> str:
 
 
 def _is_library(filename: str) -> bool:
-    """Frames of this package, of JAX and of the import system, which hold no fault."""
+    """Whether a file belongs to this package, to JAX or to the import system: the fault is not there."""
     return filename.startswith(("<frozen", HERE)) or f"{os.sep}jax{os.sep}" in filename or "importlib" in filename
 
 
 def nearest(name: Any, choices: Iterable[str]) -> str | None:
-    """The choice that is most like ``name``, in any case of letters; None if none is."""
+    """The choice that is most similar to ``name``, in upper or lower case; None if none is similar."""
     by_lower = {choice.lower(): choice for choice in choices}
     lower = str(name).lower()
-    found = difflib.get_close_matches(lower, list(by_lower), n=1)
-    found += [choice for choice in by_lower if lower and choice.startswith(lower)]
-    return by_lower[found[0]] if found else None
+    matches = difflib.get_close_matches(lower, list(by_lower), n=1)
+    matches += [choice for choice in by_lower if lower and choice.startswith(lower)]
+    return by_lower[matches[0]] if matches else None
 
 
 def hint(name: Any, choices: Iterable[str]) -> str:
     """``; nearest is NAME``, or nothing."""
-    found = nearest(name, choices)
-    return f"; nearest is {found}" if found else ""
+    choice = nearest(name, choices)
+    return f"; nearest is {choice}" if choice else ""
 
 
 def not_one_of(name: Any, choices: Sequence[str]) -> str:
-    """What is wrong with a name that is none of ``choices``."""
+    """The error text for a name that is not one of ``choices``."""
     return f"{show(name)} is not allowed; {must_be_one_of(choices)}{hint(name, choices)}"
 
 
 def must_be_one_of(choices: Sequence[str]) -> str:
-    """What is allowed where a name is."""
+    """The part of an error text that lists the allowed names."""
     return f"it must be one of {', '.join(choices)}"
 
 
@@ -120,14 +120,14 @@ def problems_of(error: ValidationError, data: dict, model: type[BaseModel]) -> l
     for details in error.errors(include_url=False):
         by_path.setdefault(_path(details, data, model), []).append(details)
     return [
-        Problem(path, _text(path, found, model))
-        for path, found in by_path.items()
+        Problem(path, _text(path, errors, model))
+        for path, errors in by_path.items()
         if not any(other != path and other[: len(path)] == path for other in by_path if path)
     ]
 
 
 def _path(details: dict, data: Any, model: type[BaseModel]) -> tuple:
-    """The keys in ``data`` that lead to an error: pydantic's location without the names of union members."""
+    """The keys that lead to an error: pydantic's location without the names of union members."""
     path: list = []
     kind, location = details["type"], details["loc"]
     for part in location:
@@ -150,23 +150,23 @@ def _inner_keys(details: dict) -> tuple[tuple, str]:
     return (tuple(keys[1].split(".")), message[keys.end() :]) if keys else ((), message)
 
 
-def _text(path: tuple, found: list[dict], model: type[BaseModel]) -> str:
-    kind, value = found[0]["type"], found[0]["input"]
+def _text(path: tuple, errors: list[dict], model: type[BaseModel]) -> str:
+    kind, value = errors[0]["type"], errors[0]["input"]
     if kind == "missing":
         return (
             "it is missing: the list is too short" if isinstance(path[-1], int) else "it is missing and has no default"
         )
     if kind in ("extra_forbidden", "invalid_key"):
-        return _unknown_key(path, model, found[0]["loc"])
+        return _unknown_key(path, model, errors[0]["loc"])
     if kind in UNNAMED:
         names = model_names(find_model(model, path[:-2]).model_fields[path[-2]].annotation)
         return not_one_of(value["name"], names) if "name" in value else f"it is missing; {must_be_one_of(names)}"
     if kind == "value_error":
-        keys, message = _inner_keys(found[0])
+        keys, message = _inner_keys(errors[0])
         section = isinstance(value, dict) and find_model(model, path) is not None  # too long to be shown
         return message if keys or section else f"{show(value)} is not allowed; {message}"
-    allowed = list(dict.fromkeys(_allowed(details) for details in found))
-    names = [name for details in found for name in _literals(details)]
+    allowed = list(dict.fromkeys(_allowed(details) for details in errors))
+    names = [name for details in errors for name in _literals(details)]
     return f"{show(value)} is not allowed; it must be {' or '.join(allowed)}{hint(value, names)}"
 
 
@@ -174,8 +174,8 @@ def _unknown_key(path: tuple, root: type[BaseModel], tags: tuple) -> str:
     key, owner = path[-1], find_model(root, path[:-1], tags)
     here = [name for name in owner.model_fields if name.startswith(str(key))]
     elsewhere = [name for name in _all_names(root) if name.rpartition(".")[2] == key]
-    found = (here or elsewhere or [nearest(key, owner.model_fields)])[0]
-    return f"unknown key; nearest is {found}" if found else f"unknown key; known are {', '.join(owner.model_fields)}"
+    near = (here or elsewhere or [nearest(key, owner.model_fields)])[0]
+    return f"unknown key; nearest is {near}" if near else f"unknown key; known are {', '.join(owner.model_fields)}"
 
 
 def _all_names(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -192,7 +192,7 @@ def _literals(details: dict) -> list[str]:
 
 
 def _allowed(details: dict) -> str:
-    """What pydantic's error type says is allowed."""
+    """What is allowed, in words, for one of pydantic's errors."""
     kind, context = details["type"], details.get("ctx", {})
     if kind == "literal_error":
         return f"one of {', '.join(_literals(details))}"

@@ -24,7 +24,7 @@ def import_callable(path: str, what: str, forms: str = "package.module:name") ->
         raise ConfigError(f"{line} cannot be imported: {raised(error)}; it must be {forms}") from error
     if not hasattr(module, name):
         raise ConfigError(f"{line} cannot be imported: {module_name} has no {name}{hint(name, vars(module))}")
-    found = getattr(module, name)
-    if not callable(found):
-        raise ConfigError(f"{line} is {show(found)}; it must be a function or a class")
-    return found
+    value = getattr(module, name)
+    if not callable(value):
+        raise ConfigError(f"{line} is {show(value)}; it must be a function or a class")
+    return value

@@ -1,4 +1,4 @@
-"""What a ``train_cfg`` of st_rl, legged_gym or rsl_rl calls otherwise, or needs and we do not."""
+"""Keys of a ``train_cfg`` of st_rl, legged_gym or rsl_rl that have another name here, or no meaning."""
 
 from typing import Any
 
@@ -25,11 +25,11 @@ RENAMED: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 _RESUME = "a run is continued with --resume RUN_DIR on the command line"
-_DEVICE = "JAX takes all the devices it finds; JAX_PLATFORMS and CUDA_VISIBLE_DEVICES limit them"
+_DEVICE = "JAX uses all devices; JAX_PLATFORMS and CUDA_VISIBLE_DEVICES limit them"
 _RUNNER = {
     "device": _DEVICE,
     "inference_mode_rollout": "collecting never records gradients",
-    "neptune_project": "there is no Neptune writer; runner.logger takes one by import path",
+    "neptune_project": "there is no Neptune writer; runner.logger may be the import path of one",
     **dict.fromkeys(
         ("resume", "load_run", "checkpoint", "load_checkpoint", "resume_path", "load_optimizer"),
         _RESUME,
@@ -39,17 +39,17 @@ DROPPED: dict[tuple[str, ...], str] = {
     **{(name,): why for name, why in _RUNNER.items()},
     **{("runner", name): why for name, why in _RUNNER.items()},
     ("algorithm", "device"): _DEVICE,
-    ("algorithm", "ppo"): "the algorithm is named by runner.algorithm_class_name",
-    ("policy", "amp_discriminator", "input_dim"): "it is the length of the states that the discriminator gets",
+    ("algorithm", "ppo"): "runner.algorithm_class_name names the algorithm",
+    ("policy", "amp_discriminator", "input_dim"): "it is the length of the states that the discriminator sees",
     ("init_member_classes",): "it is a method of legged_gym's config classes",
 }
 
 
 def translate(data: dict) -> list[str]:
-    """Moves the keys of ``data`` to where they stand here, and drops those without a meaning.
+    """Moves the keys of ``data`` to their names here, and removes those without a meaning.
 
     Returns:
-        One warning for each key dropped.
+        One warning for each key that is removed.
 
     Raises:
         ConfigError: a key is given under both of its names, with two values.
@@ -66,7 +66,11 @@ def translate(data: dict) -> list[str]:
 
 
 def translate_override(key: tuple[str, ...], value: Any) -> tuple[list[tuple[tuple[str, ...], Any]], list[str]]:
-    """An override as what it means here, and the warnings; ``value`` may be a section with keys to move or drop."""
+    """An override with today's keys, and the warnings; ``value`` may be a section with old keys.
+
+    Returns:
+        The keys with their values, and one warning for each key that is removed.
+    """
     key = RENAMED.get(key, key)
     if key in DROPPED:
         return [], [warning(key, DROPPED[key])]
@@ -79,12 +83,12 @@ def translate_override(key: tuple[str, ...], value: Any) -> tuple[list[tuple[tup
 
 
 def warning(path: tuple[str, ...], why: str) -> str:
-    """The line for a key that is dropped."""
+    """The line for a key that is removed."""
     return f"{dotted(path)}: ignored; {why}"
 
 
 def _section(data: dict, path: tuple[str, ...]) -> dict[str, Any] | None:
-    """The mapping that holds the last key of ``path``."""
+    """The mapping that contains the last key of ``path``, if there is one."""
     section: Any = data
     for name in path[:-1]:
         section = section.get(name) if isinstance(section, dict) else None

@@ -1,4 +1,4 @@
-"""Reads a config from YAML or from a ``train_cfg`` dict, checks it and writes it."""
+"""Reading a config from YAML or from a ``train_cfg`` dict, checking it, and writing it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ from strl_jax.config.values import coerce, plain
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
-    """Reads a YAML file and changes single values of it.
+    """Reads a YAML file and replaces single values.
 
     Args:
         path: the file.
-        overrides: ``section.key=VALUE``, the value in YAML.
+        overrides: ``section.key=VALUE``, where the value is YAML.
 
     Returns:
-        The config, and a warning line for each key that means nothing here.
+        The config, and a warning line for each key that has no meaning here.
 
     Raises:
         ConfigError: one line for each fault of the file, the values or the overrides.
@@ -39,13 +39,13 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[
 
 
 def from_dict(data: Mapping) -> tuple[Config, list[str]]:
-    """A config from a dict, a ``train_cfg`` of st_rl, legged_gym or rsl_rl among them.
+    """A config from a dict, which may be a ``train_cfg`` of st_rl, legged_gym or rsl_rl.
 
     Args:
-        data: sections ``runner``, ``algorithm``, ``policy``, ``env``; stays as it is.
+        data: sections ``runner``, ``algorithm``, ``policy``, ``env``; it is not changed.
 
     Returns:
-        The config, and a warning line for each key that means nothing here.
+        The config, and a warning line for each key that has no meaning here.
 
     Raises:
         ConfigError: one line for each fault.
@@ -71,7 +71,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _set(data: dict, key: tuple[str, ...], value: Any, override: str) -> None:
-    """Sets one value; sections on the way are made if they are not there."""
+    """Sets one value; sections that do not exist are created."""
     section = data
     for depth, name in enumerate(key[:-1], 1):
         if section.get(name) is None:
@@ -83,9 +83,9 @@ def _set(data: dict, key: tuple[str, ...], value: Any, override: str) -> None:
 
 
 def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
-    """The config of ``data``; ``given`` says which override a value is from."""
+    """The config of ``data``; ``given`` maps the keys of overrides to their text, for error messages."""
     for name in ("env", "policy", "algorithm", "runner"):
-        if data.get(name) is None:  # an absent section, or one whose lines are all comments
+        if data.get(name) is None:  # an absent section, or one that has only comments
             data[name] = {}
     model = _model_for(data["runner"])
     data = coerce(model, data)
@@ -97,7 +97,7 @@ def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
 
 
 def _model_for(runner: Any) -> type[Config]:
-    """The config whose sections are those of the classes that ``runner`` names; a wrong name is told later or here."""
+    """The config class for the policy and the algorithm that ``runner`` names."""
     names = []
     for key in ("policy_class_name", "algorithm_class_name"):
         default = RunnerConfig.model_fields[key].default

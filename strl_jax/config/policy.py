@@ -1,4 +1,4 @@
-"""The ``policy`` section: one set of keywords for each of st_rl's policy classes."""
+"""The section ``policy``: the keywords of each of st_rl's policy classes."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -37,12 +37,12 @@ Nonlinearity = Annotated[str, _one_of([*ACTIVATIONS, *TORCH_ACTIVATIONS])]
 
 
 class PolicyConfig(Section):
-    """The actor-critic: what every class takes.
+    """The actor-critic: the keywords of every class.
 
     Attributes:
         actor_hidden_dims, critic_hidden_dims: sizes of the hidden layers.
         activation: name of the activation.
-        init_noise_std: standard deviation of the actions at the start.
+        init_noise_std: initial standard deviation of the actions.
         mu_activation: activation of the action mean, or null.
         initialization: torch (uniform in 1/sqrt(inputs)) or orthogonal (gain sqrt(2)).
     """
@@ -56,7 +56,7 @@ class PolicyConfig(Section):
 
 
 class MemoryFields(Section):
-    """A memory for the actor and one for the critic, and for estimators of their own.
+    """Recurrent networks of the actor, the critic, and estimators that do not use the actor's.
 
     Attributes:
         rnn_type: lstm or gru.
@@ -70,11 +70,11 @@ class MemoryFields(Section):
 
 
 class MlpKwargs(Section):
-    """A small network.
+    """An MLP.
 
     Attributes:
-        hidden_sizes: sizes of the hidden layers, a list or one number.
-        nonlinearity: torch's or our name of the activation.
+        hidden_sizes: sizes of the hidden layers, a list or a number.
+        nonlinearity: name of the activation, torch's or this library's.
     """
 
     hidden_sizes: Sizes = (256, 128)
@@ -82,14 +82,14 @@ class MlpKwargs(Section):
 
 
 class EncoderKwargs(MlpKwargs):
-    """An encoder; the keys after the first two are those of Conv2dHeadModel's convolutions.
+    """An encoder; all keys after the first two belong to the convolutions of Conv2dHeadModel.
 
     Attributes:
         channels: output channels of each convolution.
         kernel_sizes, strides: one for each convolution, numbers or pairs of height and width.
-        paddings: likewise; null: none.
-        use_maxpool: strides above 1 become those of a max-pool.
-        normlayer: BatchNorm2d (its statistics stay as loaded), InstanceNorm2d or null.
+        paddings: one for each convolution, numbers or pairs; null: no padding.
+        use_maxpool: the convolutions have stride 1, and a max-pool has the strides above 1.
+        normlayer: BatchNorm2d (its statistics are constant), InstanceNorm2d or null.
     """
 
     channels: tuple[Count, ...] = ()
@@ -105,13 +105,13 @@ class EncoderFields(Section):
 
     Attributes:
         encoder_component_names: components that the actor's encoders replace.
-        encoder_class_name: MlpModel or Conv2dHeadModel, one for all or one for each.
-        encoder_kwargs: their keywords, one mapping for all or one for each.
+        encoder_class_name: MlpModel or Conv2dHeadModel, one for all encoders or one for each.
+        encoder_kwargs: keywords of the encoders, one mapping for all or one for each.
         encoder_output_size: size of each latent.
-        critic_encoder_component_names: the critic's components; null: it has no
+        critic_encoder_component_names: components that the critic's encoders replace; null: the critic has no
             encoders; shared: it uses the actor's.
-        critic_encoder_class_name, critic_encoder_kwargs: of the critic's own encoders;
-            null: as the actor's.
+        critic_encoder_class_name, critic_encoder_kwargs: class and keywords of the critic's own encoders;
+            null: the same as the actor's.
     """
 
     encoder_component_names: Names
@@ -129,8 +129,8 @@ class EstimatorStageFields(Section):
     Attributes:
         estimator_obs_components: components that it reads.
         estimator_target_components: components that it predicts.
-        estimator_kwargs: its network.
-        use_actor_rnn: it reads the output of the actor's memory.
+        estimator_kwargs: keywords of its network.
+        use_actor_rnn: it reads the output of the actor's recurrent network.
         replace_state_prob: probability with which the actor sees the estimate.
     """
 
@@ -142,12 +142,12 @@ class EstimatorStageFields(Section):
 
 
 class AdaptorFields(Section):
-    """A second estimator, for privileged components; it comes before the first.
+    """A second estimator, of privileged components; it is evaluated before the first.
 
     Attributes:
         adaptor_obs_components: components that it reads.
         adaptor_target_components: components that it predicts.
-        adaptor_kwargs: its network.
+        adaptor_kwargs: keywords of its network.
         privilege_replace_state_prob: probability with which the actor sees its estimate.
     """
 
@@ -158,11 +158,11 @@ class AdaptorFields(Section):
 
 
 class VisualFields(Section):
-    """A convolutional encoder of an image; actions are the mean.
+    """A convolutional encoder of an image; the policy is deterministic: actions are the mean.
 
     Attributes:
         visual_component_name: the image among the actor's components, channels first.
-        visual_kwargs: the convolutions and the head.
+        visual_kwargs: keywords of the convolutions and the head.
         visual_latent_size: size of the latent.
     """
 
@@ -177,7 +177,7 @@ class DiscriminatorConfig(Section):
     Attributes:
         hidden_dims: sizes of the hidden layers.
         style_reward_coef: factor of the style reward.
-        task_reward_lerp: share of the task's reward in the sum; 0: style alone.
+        task_reward_lerp: share of the task's reward in the total reward; 0: style reward only.
         discriminator_grad_pen: factor of the gradient penalty.
     """
 
@@ -191,7 +191,7 @@ class DiscriminatorFields(Section):
     """A discriminator that judges the style of the motion.
 
     Attributes:
-        amp_discriminator: the discriminator.
+        amp_discriminator: keywords of the discriminator.
     """
 
     amp_discriminator: DiscriminatorConfig = DiscriminatorConfig()
@@ -202,9 +202,9 @@ class MutexFields(Section):
 
     Attributes:
         sub_policy_class_name: class of the sub-policies.
-        sub_policy_paths: their run folders, this library's or st_rl's.
-        env_action_scale: action scale of the environment, one or one for each action; null:
-            its attribute action_scale, 1 without one.
+        sub_policy_paths: their run folders, written by this library or by st_rl.
+        env_action_scale: action scale of the environment, a number or one for each action; null:
+            the environment's attribute action_scale, or 1 if it has none.
     """
 
     sub_policy_class_name: Text = "ActorCritic"
@@ -213,13 +213,13 @@ class MutexFields(Section):
 
 
 class FieldMutexFields(MutexFields):
-    """Selection by the component engaging_block.
+    """Selection by the observation component engaging_block.
 
     Attributes:
-        cmd_vel_mapping: number of a sub-policy to the forward velocity that it is
-            commanded, in m/s, or to a range from which each episode draws.
-        reset_non_selected: which memories are cleared after a step: all, when_skill, or false: none.
-        action_smoothing_buffer_len: steps over which the selection is averaged.
+        cmd_vel_mapping: index of a sub-policy to its commanded forward velocity in m/s, or to a
+            range from which a velocity is drawn for each episode.
+        reset_non_selected: sub-policies whose recurrent state is cleared after a step: all, when_skill, or false: none.
+        action_smoothing_buffer_len: number of steps over which the selection is averaged.
     """
 
     cmd_vel_mapping: dict[Annotated[str, Field(pattern=r"^\d+$")], Bounded | tuple[Bounded, Bounded]] = Field(
@@ -231,18 +231,18 @@ class FieldMutexFields(MutexFields):
     @field_validator("cmd_vel_mapping", mode="before")
     @classmethod
     def _plain_keys(cls, value):
-        """JSON has strings for keys, YAML numbers, and neither has tuples."""
+        """Keys are strings in JSON and numbers in YAML; neither has tuples."""
         if not isinstance(value, dict):
             return value
         return {str(key): tuple(item) if isinstance(item, list) else item for key, item in value.items()}
 
 
 class ClimbMutexFields(FieldMutexFields):
-    """The last sub-policy jumps down.
+    """As ActorCriticFieldMutex; the last sub-policy jumps down.
 
     Attributes:
-        jump_down_vel: velocity of the last sub-policy, m/s, or a range; null: that of
-            the jump-up one.
+        jump_down_vel: velocity of the last sub-policy in m/s, or a range; null: the velocity of
+            the jump-up sub-policy.
     """
 
     jump_down_vel: Bounded | tuple[Bounded, Bounded] | None = None
@@ -271,7 +271,7 @@ FIELDS: dict[str, tuple[type[Section], ...]] = {
 
 @lru_cache
 def policy_config(name: str) -> type[PolicyConfig]:
-    """The keywords of the policy class ``name``. Raises ``KeyError`` for an unknown one."""
+    """The section of the policy class ``name``. Raises ``KeyError`` for an unknown class."""
     groups = FIELDS[name]
     if not groups:
         return PolicyConfig
@@ -279,5 +279,5 @@ def policy_config(name: str) -> type[PolicyConfig]:
 
 
 def has(config: PolicyConfig, group: type[BaseModel]) -> bool:
-    """Whether a class takes the keywords of ``group``."""
+    """Whether the policy class has the keywords of ``group``."""
     return isinstance(config, group)

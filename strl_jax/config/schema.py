@@ -1,4 +1,4 @@
-"""JSON schema of a config, with the docstrings as descriptions."""
+"""JSON schema of a config, with descriptions from the docstrings."""
 
 import inspect
 import re
@@ -10,7 +10,7 @@ from strl_jax.config.values import is_model, items
 
 
 def describe(model: type[BaseModel]) -> dict[str, str]:
-    """Field name to what the ``Attributes`` section of the docstring says of it."""
+    """Field name to its text in the ``Attributes`` section of the docstring."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
@@ -33,7 +33,7 @@ def _described(docstring: str) -> dict[str, str]:
 
 
 def json_schema(root: type[BaseModel]) -> dict[str, Any]:
-    """The schema of ``root``; unknown keys are not allowed in it."""
+    """The schema of ``root``; it allows no unknown keys."""
     schema = root.model_json_schema()
     models = [root]
     while models:

@@ -1,4 +1,4 @@
-"""The sections of a config and their fields."""
+"""The sections of a config."""
 
 import re
 from functools import lru_cache
@@ -50,16 +50,16 @@ Manipulator = Annotated[str, AfterValidator(_known_manipulator)]
 
 
 class GroupsConfig(Section):
-    """Which observation components each network sees, in order.
+    """The observation components that each network sees, in order.
 
     Attributes:
-        actor, critic: names of components; null: all that the environment offers,
+        actor, critic: names of components; null: all components of the environment,
             in its order.
-        teacher: what a teacher sees; null: what its own run says, else the critic's or the
-            actor's components (algorithm.label_action_with_critic_obs).
-        amp: what the discriminator of an adversarial motion prior sees before and after a
-            step; null: the environment's own ref_obs.
-        rnd: what random network distillation sees; null: the actor's components.
+        teacher: components of a teacher; null: those in its own run; if it has none, the critic's
+            or the actor's (algorithm.label_action_with_critic_obs).
+        amp: components that the discriminator of an adversarial motion prior sees before and
+            after a step; null: the environment's ref_obs.
+        rnd: components of random network distillation; null: the actor's.
     """
 
     actor: Names | None = None
@@ -75,12 +75,12 @@ class EnvConfig(Section):
     Attributes:
         name: ``brax:NAME:BACKEND``, ``legged:flat``, ``legged:rough``, ``playground:NAME``, ``probe:NAME``, or
             the import path ``my_package.my_module:make_env`` of a callable that returns an environment.
-        num_envs: environments of all devices together.
+        num_envs: number of environments on all devices together.
         episode_length: time limit in steps; null: the environment's own.
-        pool_fraction: fresh states drawn for the resets of an iteration, as a part
-            of num_envs.
-        kwargs: passed to the environment.
-        groups: which observation components each network sees.
+        pool_fraction: number of initial states that are drawn for the resets of an iteration,
+            as a fraction of num_envs.
+        kwargs: keyword arguments of the environment.
+        groups: the observation components that each network sees.
     """
 
     name: Text
@@ -95,28 +95,29 @@ class RunnerConfig(Section):
     """The training loop, its log and its checkpoints.
 
     Attributes:
-        runner_class_name, policy_class_name, algorithm_class_name: st_rl's class names.
-        num_steps_per_env: steps of every environment in an iteration.
-        max_iterations: budget in iterations.
-        max_env_steps: budget in steps of all environments together, or null; the
-            budget that is spent first ends the run.
-        save_interval: iterations from one numbered checkpoint to the next.
-        last_interval: iterations from one save of ``last``, the full state, to the next.
-        log_interval: iterations from one logged line to the next.
-        eval_interval: iterations from one evaluation to the next; 0: none.
-        num_eval_envs: environments of an evaluation.
-        init_at_random_ep_len: start the first episodes at random ages.
-        init_from: run folder whose best policy (else its last or a numbered one) a new run starts from, or null.
-        ckpt_manipulator: by_component, or the import path ``pkg.mod:function`` of what
-            makes the weights of init_from fit.
-        log_root: folder of all experiments.
-        experiment_name: folder in log_root.
-        run_name: added to the name of the run's folder.
+        runner_class_name, policy_class_name, algorithm_class_name: class names of st_rl.
+        num_steps_per_env: steps of each environment in an iteration.
+        max_iterations: maximum number of iterations.
+        max_env_steps: maximum number of steps of all environments together, or null; the run
+            ends at the first of the two limits.
+        save_interval: iterations between numbered checkpoints.
+        last_interval: iterations between saves of ``last``, the full state.
+        log_interval: iterations between logged lines.
+        eval_interval: iterations between evaluations; 0: no evaluation.
+        num_eval_envs: number of environments of an evaluation.
+        init_at_random_ep_len: the first episodes start at random time steps.
+        init_from: run folder from whose policy a new run starts, or null; the best policy is used, or if there is
+            none the last or a numbered one.
+        ckpt_manipulator: by_component, or the import path ``pkg.mod:function`` of a function that
+            changes the weights of init_from so that they fit.
+        log_root: folder that contains all experiments.
+        experiment_name: folder in log_root that contains the run folders.
+        run_name: suffix of the name of the run folder.
         logger: tensorboard, wandb, none, or the import path ``pkg.mod:Class`` of a
             writer; or a list of them.
-        wandb_project: project at Weights & Biases.
-        git_repos: repositories whose git state is saved with the run, besides the library's.
-        time_split: measure once how an iteration's time splits into collection and learning.
+        wandb_project: project in Weights & Biases.
+        git_repos: repositories whose git state is saved with the run, in addition to this library's.
+        time_split: measure once how the time of an iteration divides into collection and learning.
     """
 
     runner_class_name: Literal["OnPolicyRunner"] = "OnPolicyRunner"
@@ -143,14 +144,14 @@ class RunnerConfig(Section):
 
 
 class Config(Section):
-    """Everything that a run is made of.
+    """All settings of a run.
 
     Attributes:
-        seed: seed of the run.
-        compat: ``default``, ``st_rl`` (all of the torch library's habits), or single habits.
+        seed: seed of all random numbers.
+        compat: ``default``, ``st_rl`` (the torch library's behaviour in all respects), or single differences.
         env: the environments.
         policy: the actor-critic.
-        algorithm: the numbers of the algorithm.
+        algorithm: the settings of the algorithm.
         runner: the training loop, its log and its checkpoints.
     """
 
@@ -163,14 +164,14 @@ class Config(Section):
 
     @property
     def resolved_compat(self) -> Compat:
-        """The habits that ``compat`` names."""
+        """``compat`` as a ``Compat``."""
         if isinstance(self.compat, Compat):
             return self.compat
         return Compat.st_rl() if self.compat == "st_rl" else Compat()
 
     @property
     def update_steps(self) -> int:
-        """Steps of every environment that an update learns from."""
+        """Number of steps of each environment that an update learns from."""
         return int(getattr(self.algorithm, "buffer_dilation_ratio", 1.0) * self.runner.num_steps_per_env)
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""Values of a config made ready for the strict type check, by the type of their field.
+"""Conversion of values to the type of their field, before pydantic's strict check.
 
-The check is strict, so that ``true`` is no number and ``1`` no bool. What people
-do write goes through here first: numbers in quotes (or ``1e-3``, which PyYAML
-takes for a string), ``1e6`` for an integer, lists for tuples.
+The check is strict: ``true`` is not a number, and ``1`` is not a bool. These values are
+converted first: numbers in quotes (and ``1e-3``, which PyYAML reads as a string), ``1e6``
+for an integer, and lists for tuples.
 """
 
 import re
@@ -16,14 +16,14 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def plain(value: Any) -> Any:
-    """A copy made of dicts and lists that shares no container with ``value``, nor a container with itself."""
+    """A copy that consists of dicts and lists, none of which is used twice or shared with ``value``."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def members(annotation: Any) -> list[Any]:
-    """The alternatives of a type, without their constraints."""
+    """The members of a union type without constraints; of another type, the type itself."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return members(get_args(annotation)[0])
@@ -33,7 +33,7 @@ def members(annotation: Any) -> list[Any]:
 
 
 def items(annotation: Any) -> list[Any]:
-    """``members``, and those of the items of lists among them."""
+    """``members``, and the members of the item types of lists among them."""
     kinds = members(annotation)
     inner = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple]
     return kinds + [kind for item in inner for kind in members(item)]
@@ -52,7 +52,7 @@ def find_model(root: type[BaseModel], path: tuple, tags: tuple = ()) -> type[Bas
     """
     model = root
     for name in path:
-        if isinstance(name, int):  # one of a list: the model is that of the list
+        if isinstance(name, int):  # an item of a list
             continue
         if model is None or name not in model.model_fields:
             return None
@@ -73,7 +73,7 @@ def _name_of(kind: Any) -> str | None:
 
 
 def coerce(annotation: Any, value: Any) -> Any:
-    """``value`` as the field's type wants it where its meaning is plain, else unchanged."""
+    """``value`` converted to the type of its field where this is unambiguous, otherwise unchanged."""
     kinds = members(annotation)
     if isinstance(value, str) and str not in kinds:
         return _from_text(kinds, value)
@@ -88,7 +88,7 @@ def coerce(annotation: Any, value: Any) -> Any:
 
 
 def _from_text(kinds: list, text: str) -> Any:
-    if len(text) > 400 or not NUMBER.fullmatch(text):  # beyond any number
+    if len(text) > 400 or not NUMBER.fullmatch(text):  # longer than any number
         return text
     if float in kinds:
         return float(text)

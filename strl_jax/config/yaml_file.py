@@ -1,4 +1,4 @@
-"""YAML in, with the faults of a file told in one line."""
+"""Reading YAML files and overrides; each error is one line."""
 
 import re
 from collections.abc import Hashable
@@ -12,7 +12,7 @@ from strl_jax.config.values import plain
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader that refuses keys given twice and reads ``1e-3`` as a number, as YAML 1.2 does."""
+    """PyYAML's safe loader that refuses duplicate keys and reads ``1e-3`` as a number, as YAML 1.2 does."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -21,7 +21,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen |= {key} if isinstance(key, Hashable) else set()
         return super().construct_mapping(node, deep)
 
@@ -31,37 +31,35 @@ _Loader.add_implicit_resolver(
 )
 
 
-IN_WORDS = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+IN_WORDS = {list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
 def read(path: str | Path) -> dict:
     """The mapping in a YAML file.
 
     Raises:
-        ConfigError: one line for a file that is missing, cannot be read, is not
-            YAML (with the line), has a key twice, or is not a mapping.
+        ConfigError: the file is missing, cannot be read, is not YAML, has a key twice, or
+            is not a mapping.
     """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        beside = [other.name for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        raise ConfigError(f"{path}: no such file{hint(path.name, beside)}") from None
+        others = [other.name for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        raise ConfigError(f"{path}: no such file{hint(path.name, others)}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     data = parse(text, str(path))
     if not isinstance(data, dict):
-        found = "empty" if data is None else IN_WORDS.get(type(data), "a single value")
-        raise ConfigError(
-            f"{path}: a config is a mapping of sections (env, policy, algorithm, runner); this is {found}"
-        )
+        kind = "empty" if data is None else IN_WORDS.get(type(data), "a single value")
+        raise ConfigError(f"{path}: a config is a mapping of sections (env, policy, algorithm, runner); this is {kind}")
     return data
 
 
 def parse(text: str, where: str) -> Any:
-    """The value of a YAML text, aliases copied; a ``ConfigError`` names ``where`` and the line."""
+    """The value of a YAML text, with aliases copied. Raises ``ConfigError`` that names ``where`` and the line."""
     try:
         value = plain(yaml.load(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
@@ -71,10 +69,10 @@ def parse(text: str, where: str) -> Any:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(f"{where}, line {line}: not valid YAML: {error.reason}") from None
-    except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end
+    except (ValueError, RecursionError) as error:  # an impossible date, or endless nesting
         raise ConfigError(f"{where}: not valid YAML: {error}") from None
     if _has_null(value):
-        raise ConfigError(f"{where}: a text in it has a null character, which no name or path may have")
+        raise ConfigError(f"{where}: a string in it has a null character, which is not allowed in names and paths")
     return value
 
 

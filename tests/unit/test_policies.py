@@ -352,13 +352,13 @@ def of_actor(key: str, name: str, near: str) -> str:
         (
             "EncoderActorCritic",
             {"encoder_component_names": ["height", "height"]},
-            "policy.encoder_component_names: ['height', 'height'] is not allowed; height stands twice",
+            "policy.encoder_component_names: ['height', 'height'] is not allowed; height is listed twice",
         ),
         (
             "StateAc",
             ESTIMATOR | {"estimator_target_components": ["velocity", "height", "velocity"]},
             "policy.estimator_target_components: ['velocity', 'height', 'velocity'] is not allowed; "
-            "velocity stands twice",
+            "velocity is listed twice",
         ),
         # an estimate needs its place in what the actor sees
         (

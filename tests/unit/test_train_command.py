@@ -84,7 +84,7 @@ def test_each_fault_has_its_line(config, tmp_path, capsys):
     [
         ("env: [\n", r"config\.yaml, line 2: not valid YAML"),
         ("", r"config\.yaml: a config is a mapping .*this is empty"),
-        ("seed: 1\nseed: 2\n", r"config\.yaml, line 2: .*key 'seed' stands twice"),
+        ("seed: 1\nseed: 2\n", r"config\.yaml, line 2: .*key 'seed' is given twice"),
         ("seed: 1\n", r"env\.name: it is missing and has no default"),
     ],
 )

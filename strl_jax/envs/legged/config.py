@@ -1,4 +1,4 @@
-"""The config of the legged environments, their ``env.kwargs``, with legged_gym's names."""
+"""The config of the legged environments (``env.kwargs``), with the names of legged_gym."""
 
 from pydantic import Field, model_validator
 
@@ -25,20 +25,20 @@ from strl_jax.section import Fraction, Section
 
 
 class RobotConfig(Section):
-    """The robot. The defaults name what our own quadruped has.
+    """The robot. The defaults fit this library's quadruped.
 
     Attributes:
-        path: an MJCF file, a folder with one in it, or PACKAGE:FILE; null: our own quadruped.
-        base: body that carries the free joint.
+        path: an MJCF file, a folder that contains one, or PACKAGE:FILE; null: this library's quadruped.
+        base: body with the free joint.
         joints: hinge joints in the order of actions and observations.
-        feet: geoms that touch the ground.
-        penalize_contacts_on: bodies whose touching the ground counts as a collision.
-        terminate_after_contacts_on: bodies whose touching the ground ends the episode.
-        collide: whether all primitive geoms are held by the ground, not the feet alone.
-        default_joint_angles: angle of every joint at action 0, by a part of its name; of
-            several that fit, the last counts.
-        torque_limit: in Nm; null: the file's own force ranges.
-        velocity_limit: in rad/s, of the reward ``dof_vel_limits``.
+        feet: geoms of the feet.
+        penalize_contacts_on: bodies for which a contact with the ground is a collision.
+        terminate_after_contacts_on: bodies for which a contact with the ground ends the episode.
+        collide: all primitive geoms collide with the ground, not only the feet.
+        default_joint_angles: angle in rad of each joint at action 0, by a part of its name; if
+            several parts fit, the last one is used.
+        torque_limit: in Nm; null: the force ranges in the file.
+        velocity_limit: in rad/s, for the reward ``dof_vel_limits``.
     """
 
     path: str | None = None
@@ -68,10 +68,14 @@ class RobotConfig(Section):
 
 
 class SimConfig(Section):
-    """MuJoCo's time step in seconds, and the work of its Newton solver in each.
+    """MuJoCo's time step, and the iterations of its Newton solver.
 
-    With 4 iterations and 8 line searches feet slip where their friction says. With 1 and 5 a step costs half
-    as much and robots learn to walk too, but on any ground as if it were not slippery.
+    With 4 iterations and 8 line searches, feet slip as their friction demands. With 1 and 5, a step takes half
+    the time and robots learn to walk, but feet do not slip on slippery ground.
+
+    Attributes:
+        dt: time step in seconds.
+        iterations, ls_iterations: iterations of the solver, and of its line search, in each time step.
     """
 
     dt: float = Field(0.005, ge=1e-5, le=0.02)
@@ -80,13 +84,14 @@ class SimConfig(Section):
 
 
 class ControlConfig(Section):
-    """Joint targets and the PD law that follows them.
+    """Joint targets and PD control.
 
     Attributes:
-        stiffness, damping: in Nm/rad and Nm s/rad, for all joints or by a part of their names.
+        stiffness, damping: gains in Nm/rad and Nm s/rad, for all joints or by a part of their names.
         action_scale: target = default angle + action_scale * action.
-        decimation: simulator steps of a control step.
-        delay: seconds until a new action acts, drawn for each environment; at most one control step.
+        decimation: simulator steps in a control step.
+        delay: range of the seconds until a new action takes effect, drawn for each environment; at most one
+            control step.
     """
 
     stiffness: PerJoint = 20.0
@@ -97,7 +102,7 @@ class ControlConfig(Section):
 
 
 class CommandRanges(Section):
-    """Least and greatest command: m/s, m/s, rad/s, and the heading in rad."""
+    """Minimum and maximum of each command: velocities in m/s, the yaw rate in rad/s, the heading in rad."""
 
     lin_vel_x: Speeds = (-1.0, 1.0)
     lin_vel_y: Speeds = (-1.0, 1.0)
@@ -106,16 +111,16 @@ class CommandRanges(Section):
 
 
 class CommandsConfig(Section):
-    """What the robot is told to do.
+    """Velocity commands.
 
     Attributes:
-        resampling_time: seconds from one command to the next.
-        heading_command: the yaw rate follows from the error of a commanded heading.
-        zero_probability: share of the commands that ask it to stand still.
-        smallest: planar commands that are shorter, in m/s, are 0.
-        curriculum: ranges of planar velocity start at ``start`` of theirs; those of an environment
-            grow by ``step`` of them after an episode whose tracking_lin_vel, summed over it and divided by
-            its time limit in steps, is above 0.8.
+        resampling_time: seconds between commands.
+        heading_command: the commanded yaw rate is computed from the error of a commanded heading.
+        zero_probability: fraction of commands to stand still.
+        smallest: planar velocity commands shorter than this, in m/s, become 0.
+        curriculum: an environment starts with the fraction ``start`` of the ranges of planar velocity. The
+            fraction increases by ``step`` after an episode whose sum of tracking_lin_vel, divided by the
+            time limit in steps, is above 0.8.
     """
 
     resampling_time: Seconds = 10.0
@@ -129,16 +134,16 @@ class CommandsConfig(Section):
 
 
 class DomainRandConfig(Section):
-    """What differs between environments.
+    """Differences between environments.
 
     Attributes:
-        friction_range: of the ground; null: MuJoCo's 1.
+        friction_range: friction of the ground; null: 1, as in MuJoCo.
         added_mass_range: kg on the base.
-        com_displacement_range: m that the base's centre of mass is moved along each axis.
-        motor_strength_range, stiffness_range, damping_range: factors of every motor's torque and of the gains.
-        each_episode: draw anew for every episode; else once for each environment.
-        push_interval_s: seconds from one push to the next; null: none.
-        max_push_vel_xy: m/s, the greatest change of velocity along an axis.
+        com_displacement_range: m by which the base's centre of mass is moved along each axis.
+        motor_strength_range, stiffness_range, damping_range: factors of each motor's torque and gains.
+        each_episode: draw for each episode; false: once for each environment.
+        push_interval_s: seconds between pushes; null: no pushes.
+        max_push_vel_xy: maximum change of velocity along an axis, in m/s.
     """
 
     friction_range: Frictions | None = (0.5, 1.25)
@@ -153,16 +158,16 @@ class DomainRandConfig(Section):
 
 
 class EpisodeConfig(Section):
-    """Episodes and how they start and end.
+    """Start and end of episodes.
 
     Attributes:
         episode_length_s: time limit in seconds.
-        start_length_s: an environment's first time limit; it grows by half after every episode
+        start_length_s: an environment's first time limit in seconds; it increases by half after each episode
             that reaches it; null: the whole limit from the start.
-        max_tilt: rad from upright beyond which it has fallen; null: none.
-        min_height: m of the base under which it has fallen; null: none.
-        joint_noise: the joints start at their default angle times 1 +- this.
-        velocity_noise: the base starts with velocities up to this, in m/s and rad/s.
+        max_tilt: angle from upright in rad above which the robot has fallen; null: none.
+        min_height: height of the base in m below which the robot has fallen; null: none.
+        joint_noise: the initial angle of a joint is its default angle times a factor in 1 +- joint_noise.
+        velocity_noise: maximum initial velocity of the base, in m/s and rad/s.
     """
 
     episode_length_s: Seconds = 20.0
@@ -174,7 +179,7 @@ class EpisodeConfig(Section):
 
 
 class LeggedConfig(Section):
-    """All of a legged environment.
+    """All settings of a legged environment.
 
     Attributes:
         dt: seconds of a control step.
@@ -196,7 +201,7 @@ class LeggedConfig(Section):
     def _times_fit(self):
         delay = self.control.delay
         if delay[1] > self.dt:
-            limits = f"it must lie in [0, {self.dt:g}], one control step"
+            limits = f"it must be within [0, {self.dt:g}], one control step"
             raise ValueError(f"control.delay: {list(delay)} is not allowed; {limits}")
         first, whole = self.episode.start_length_s, self.episode.episode_length_s
         if first is not None and first > whole:
@@ -211,11 +216,11 @@ class LeggedConfig(Section):
         return self.sim.dt * self.control.decimation
 
     def steps(self, seconds: float) -> int:
-        """Control steps of a time, at least 1, and no more than a counter holds: that is never."""
+        """A time as control steps, at least 1, and at most 2^31 - 1, which no run reaches."""
         return min(max(1, round(seconds / self.dt)), 2**31 - 1)
 
     def evaluated(self) -> "LeggedConfig":
-        """Without what makes training harder or easier: no pushes, whole episodes, all commands and levels."""
+        """The config for evaluation: no pushes and no curricula of episode lengths, commands or levels."""
         changes = {
             "domain_rand": self.domain_rand.model_copy(update={"push_interval_s": None}),
             "commands": self.commands.model_copy(update={"curriculum": False}),

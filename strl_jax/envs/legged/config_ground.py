@@ -1,4 +1,4 @@
-"""The sections of a legged environment's config about the ground and the camera that sees it."""
+"""The sections ``terrain`` and ``camera`` of a legged environment's config."""
 
 import math
 from typing import Literal
@@ -14,20 +14,20 @@ MOST_POINTS = 10_000_000  # every compiled program holds their heights
 
 
 class CameraConfig(Section):
-    """A depth camera on the base, looking forwards; it gives the component ``forward_depth`` [1, height, width].
+    """A forward depth camera on the base, with the observation component ``forward_depth`` [1, height, width].
 
-    The default size is an eighth of a robot's usual 106 x 60: what is stored of one step is then 3 KB for each
-    environment, 0.3 GB for 4096 environments and 24 steps. Rays and memory grow with the number of pixels.
+    The default image has an eighth of the pixels of a usual camera's 106 x 60. One step then takes 3 KB for each
+    environment, 0.3 GB for 4096 environments and 24 steps. Time and memory are proportional to the pixels.
 
     Attributes:
-        position: in the base's frame, in m.
-        pitch: rad downwards.
-        horizontal_fov: rad from the left edge to the right; pixels are square.
+        position: position in the base's frame, in m.
+        pitch: downward angle in rad.
+        horizontal_fov: horizontal field of view in rad; pixels are square.
         height, width: pixels.
-        depth_range: nearest and farthest depth, in m.
-        steps: samples of a ray on ground that is not flat; what is thinner than a stride can be missed.
-        noise: standard deviation of every pixel, in m.
-        centered: depths from -0.5 to 0.5, not from 0 to 1.
+        depth_range: minimum and maximum depth, in m.
+        steps: samples along a ray on uneven ground; the ray can miss what is thinner than their distance.
+        noise: standard deviation of each pixel, in m.
+        centered: depths are scaled to [-0.5, 0.5], not to [0, 1].
     """
 
     position: tuple[Place, Place, Place] = (0.27, 0.0, 0.03)
@@ -42,7 +42,7 @@ class CameraConfig(Section):
 
 
 class TerrainProportions(Section):
-    """Share of the columns that each kind of field has; up and down as a robot meets them that leaves the middle."""
+    """Share of the columns of each kind of field; up and down are seen from the middle of a field."""
 
     flat: float = Field(0.1, ge=0, le=1e6)
     rough: float = Field(0.1, ge=0, le=1e6)
@@ -56,32 +56,34 @@ class TerrainProportions(Section):
 
 
 class TerrainConfig(Section):
-    """The ground: flat, or square fields in rows of rising difficulty, each column of one kind.
+    """The ground: flat, or square fields in rows of increasing difficulty, where all fields of a column have one kind.
 
-    Ranges are the measure of the easiest and of the hardest row, in m; a slope is height over way.
+    The two numbers of a range are those of the easiest and of the hardest row, in m; a slope is height / distance.
 
     Attributes:
-        mesh_type: plane, flat ground without end; or heightfield, all of the rest applies to it alone.
-        horizontal_scale: m between the points at which the ground has its heights; walls are as wide.
-        border_size: m of flat ground round all fields; who leaves it ends its episode, as by a time-out.
-        curriculum: robots that walk far go on to the next row, others back; else each keeps the field that
-            it is given at the start, of any row. Shorter episodes for it are ``episode.episode_length_s``: one
-            that ``env.episode_length`` cuts off counts as a fall.
-        max_init_terrain_level: the last row, counted from 0, in which robots start with the curriculum.
-        terrain_length: m, of a field's side.
-        num_rows, num_cols: levels, and fields in each.
-        platform_size: m, of the flat square in the middle of every field, where robots start, or the next even
-            number of cells.
-        start_offset: m, the greatest distance from the middle along each axis at the start.
-        rough_height: greatest height and depth of random ground.
-        step_width: m, of a stair's step from edge to edge.
-        gap_size, gap_depth: width and depth of the gap round the platform.
-        block_height, block_length: height (or depth) and width of the block round the platform.
-        seed: of the random ground.
-        measure_heights: whether there is a component ``height_scan``.
-        measured_points_x, measured_points_y: where it measures, in m from the base, x the way it faces.
-        engage_distance: m before its near edge from which on an obstacle shows in the component ``engaging_block``.
-        passed_distance: m beyond its far edge up to which it does, half of the robot's length.
+        mesh_type: plane, infinite flat ground; or heightfield, to which all other keys apply.
+        horizontal_scale: distance of the points of the height field, in m; it is also the width of walls.
+        border_size: width in m of the flat ground around all fields; a robot that leaves it has a time-out.
+        curriculum: robots that walk far move to the next row, others move back. False: each environment keeps
+            one field of a random row. With a curriculum, shorten episodes with ``episode.episode_length_s``: an
+            episode that ``env.episode_length`` ends counts as a fall.
+        max_init_terrain_level: last row, counted from 0, in which robots start with the curriculum.
+        terrain_length: side of a field, in m.
+        num_rows, num_cols: number of levels, and of fields in each level.
+        platform_size: side in m of the flat square in the middle of each field, where robots start; it is
+            rounded up to an even number of cells.
+        start_offset: maximum initial distance from the middle along each axis, in m.
+        rough_height: maximum height and depth of random ground.
+        step_width: depth of a stair's step from edge to edge, in m.
+        gap_size, gap_depth: width and depth of the gap around the platform.
+        block_height, block_length: height (or depth) and width of the block around the platform.
+        seed: seed of the random ground.
+        measure_heights: add the observation component ``height_scan``.
+        measured_points_x, measured_points_y: its points, in m from the base; x is forward.
+        engage_distance: distance in m before the near edge of an obstacle at which it enters the observation
+            component ``engaging_block``.
+        passed_distance: distance in m after the far edge at which it leaves this component, half of the
+            robot's length.
     """
 
     mesh_type: Literal["plane", "heightfield"] = "plane"

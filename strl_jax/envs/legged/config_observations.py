@@ -5,7 +5,7 @@ from strl_jax.section import Section
 
 
 class NoiseScales(Section):
-    """Greatest error of each measurement, in its own unit."""
+    """Maximum error of each measurement, in its unit."""
 
     lin_vel: Gain = 0.1
     ang_vel: Gain = 0.2
@@ -15,7 +15,7 @@ class NoiseScales(Section):
 
 
 class NoiseConfig(Section):
-    """Uniform noise of the component ``proprioception``; ``noise_level`` multiplies all of it."""
+    """Uniform noise of the component ``proprioception``; ``noise_level`` is a factor of all errors."""
 
     add_noise: bool = True
     noise_level: Gain = 1.0
@@ -33,7 +33,7 @@ class ObsScales(Section):
 
 
 class NormalizationConfig(Section):
-    """Scales of the observations, and the size at which observations and actions are clipped."""
+    """Scales of the observations, and the absolute values to which observations and actions are clipped."""
 
     obs_scales: ObsScales = ObsScales()
     clip_observations: Limit = 100.0

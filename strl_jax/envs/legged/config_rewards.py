@@ -7,9 +7,10 @@ from strl_jax.section import Section
 
 
 class RewardScales(Section):
-    """Weight of every reward term, per second; 0: the term is not computed.
+    """Weight of each reward term, per second; 0: the term is not computed.
 
-    legged_gym's, but for a stronger tracking and weaker torques, with which a robot walks in half the time.
+    The defaults are those of legged_gym with larger weights of tracking and a smaller one of torques, with which
+    a robot learns to walk in half the time.
     """
 
     termination: Weight = 0.0
@@ -34,15 +35,15 @@ class RewardScales(Section):
 
 
 class RewardsConfig(Section):
-    """Reward terms and what they are measured by.
+    """The reward terms and their parameters.
 
     Attributes:
         scales: the weights.
-        only_positive_rewards: the sum is at least 0, before the term ``termination``.
+        only_positive_rewards: the sum is at least 0 before the term ``termination`` is added.
         tracking_sigma: tracking = exp(-error^2 / tracking_sigma).
-        soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: share of a limit beyond which is penalised.
+        soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: fraction of a limit above which is penalised.
         base_height_target: in m.
-        feet_air_time_threshold: seconds; shorter steps are penalised by ``feet_air_time``, longer ones rewarded.
+        feet_air_time_threshold: in seconds; ``feet_air_time`` penalises shorter steps and rewards longer ones.
         max_contact_force: in N.
     """
 

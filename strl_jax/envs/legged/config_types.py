@@ -9,7 +9,7 @@ Range = tuple[float, float]
 
 def _in_order(limits: Range) -> Range:
     if limits[0] > limits[1]:
-        raise ValueError("the first number must not be above the second")
+        raise ValueError("the first number must be at most the second")
     return limits
 
 
@@ -20,11 +20,11 @@ def _apart(limits: Range) -> Range:
 
 
 def ordered(number: Any) -> Any:
-    """The type of a range of numbers of a type."""
+    """The type of a pair of numbers, of which the second is not below the first."""
     return Annotated[tuple[number, number], AfterValidator(_in_order)]
 
 
-# Bounds are far beyond what a robot is or does, and what float32 computes with stays finite within them.
+# The bounds are far from any real robot, and within them all float32 results are finite.
 Speed = Annotated[float, Field(ge=-100, le=100)]  # m/s or rad/s
 Angle = Annotated[float, Field(ge=-100, le=100)]  # rad
 Place = Annotated[float, Field(ge=-100, le=100)]  # m
