@@ -97,7 +97,8 @@ def _from_text(kinds: list, text: str) -> Any:
 
 def _from_mapping(kinds: list, value: dict) -> dict:
     models = [kind for kind in kinds if is_model(kind)]
-    if len(models) > 1:  # the schedules, whose arguments are all numbers
+    numeric = float in kinds and any(get_origin(kind) is dict for kind in kinds)  # a number for all or by name
+    if len(models) > 1 or numeric:  # several models are schedules: all their arguments are numbers
         return _numbers(value)
     fields = models[0].model_fields if models else {}
     return {key: coerce(fields[key].annotation, item) if key in fields else item for key, item in value.items()}

@@ -241,8 +241,8 @@ def test_a_shortened_exception_says_so():
         ("seed: 1\nname: \x07\n", ", line 2: not valid YAML: special characters are not allowed"),
         ("seed: 2020-13-45\n", ": not valid YAML: month must be in 1..12"),
         ("seed: &a [*a]\n", ": not valid YAML: maximum recursion depth exceeded"),
-        ('runner: {log_root: ["a\\0b"]}\n', ": null character"),
-        ('"a\\0b": 1\n', ": null character"),
+        ('runner: {log_root: ["a\\0b"]}\n', "null character"),
+        ('"a\\0b": 1\n', "null character"),
         ("? [1, 2]\n: 3\n", "line 1: not valid YAML: found unhashable key"),
     ],
 )

@@ -287,7 +287,7 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
             "legged:flat",
             {"commands": {"ranges": {"lin_vel_x": [1.0, -1.0]}}},
             "env.kwargs.commands.ranges.lin_vel_x: [1.0, -1.0] is not allowed; "
-            "the first number must not be above the second",
+            "the first number must be at most the second",
         ),
         (
             "legged:flat",
@@ -368,7 +368,7 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
         (
             "legged:flat",
             {"control": {"delay": [0.0, 0.03]}},
-            "env.kwargs.control.delay: [0.0, 0.03] is not allowed; it must lie in [0, 0.02], one control step",
+            "env.kwargs.control.delay: [0.0, 0.03] is not allowed; it must be within [0, 0.02], one control step",
         ),
         (
             "legged:flat",

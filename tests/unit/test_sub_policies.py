@@ -172,7 +172,7 @@ def test_evaluation(runs, mutex):
 def test_it_is_not_trained(runs, mutex, tmp_path, capsys):
     expected = (
         "runner.algorithm_class_name: PPO is not allowed with the policy class ActorCriticMutex, "
-        "whose sub-policies are trained already; it can act, be evaluated and teach"
+        "whose sub-policies are trained already; this class can only act, be evaluated and teach"
     )
     with pytest.raises(ConfigError) as caught:
         mutex.learn(1)
