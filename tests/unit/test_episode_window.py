@@ -1,3 +1,5 @@
+"""The mean over the last episodes."""
+
 import math
 
 from strl_jax.runners.progress import EpisodeWindow
