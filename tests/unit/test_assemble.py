@@ -281,7 +281,7 @@ FAULTS = {
     ),
     "rnd's widths": (
         lambda files: make(files, rnd_cfg={"target_hidden_dims": [0]}),
-        r"algorithm\.rnd_cfg\.target_hidden_dims: \[0\] is not allowed; a hidden layer of size 0; give sizes",
+        r"algorithm\.rnd_cfg\.target_hidden_dims: \[0\] is not allowed; a hidden layer must have a size >= 1, or -1",
     ),
 }
 

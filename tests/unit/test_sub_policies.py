@@ -252,7 +252,7 @@ def line(config: dict, env: Course | None = None) -> str:
         ({"policy": {}, **LIN_VEL, "control": 0.5}, "config.json: control: 0.5 is not allowed; it must be a mapping"),
         (
             {"policy": {}, **LIN_VEL, "control": {"action_scale": []}},
-            CONTROL + ": [] is not allowed; it must be a number or not empty",
+            CONTROL + ": [] is not allowed; it must be a number or a list that is not empty",
         ),
         (
             {"policy": {}, **LIN_VEL, "control": {"action_scale": 0}},

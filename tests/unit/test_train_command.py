@@ -162,7 +162,7 @@ def test_printed_config_is_a_config(config, tmp_path, capsys):
         ),
         (
             ["env.name=legged:flat", "env.kwargs.control.delay=[0, 1]"],
-            r"env\.kwargs\.control\.delay: \[0\.0, 1\.0\] is not allowed; it must lie in \[0, 0\.02\], one control",
+            r"env\.kwargs\.control\.delay: \[0\.0, 1\.0\] is not allowed; it must be within \[0, 0\.02\], one control",
         ),
         (["env.name=legged:falt"], r"env\.name: 'legged:falt' is not allowed; .* nearest is flat"),
         (
@@ -223,7 +223,7 @@ def test_schema_is_a_json_schema(capsys):
 def _nodes(schema):
     """The schema and all schemas inside it."""
     inner = list(schema.get("$defs", {}).values()) + list(schema.get("properties", {}).values())
-    inner += schema.get("anyOf", []) + schema.get("allOf", []) + schema.get("prefixItems", [])
+    inner += [node for name in ("anyOf", "allOf", "oneOf", "prefixItems") for node in schema.get(name, [])]
     inner += [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)]
     yield schema
     for node in inner:
