@@ -65,24 +65,4 @@ class Compat(Section):
     @classmethod
     def st_rl(cls) -> "Compat":
         """All fields as in st_rl."""
-        return cls(
-            bootstrap_current_value=True,
-            reuse_permutation=True,
-            kl_log_eps=1e-5,
-            linear_std=True,
-            grad_norm_eps=1e-6,
-            normalize_while_collecting=True,
-            contiguous_envs=True,
-            advance_critic_memory=True,
-            redraw_replacement=True,
-            zero_mutex_buffer=True,
-            sample_log_prob=True,
-            executed_labels=True,
-            discriminator_with_policy=True,
-            whole_discriminator_batch=True,
-            separate_amp_normalizers=True,
-            amp_after_reset=True,
-            mimic_in_loss=True,
-            looped_returns=True,
-            tan_statistic=True,
-        )
+        return cls(**(dict.fromkeys(cls.model_fields, True) | {"kl_log_eps": 1e-5, "grad_norm_eps": 1e-6}))
