@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import Walk, cached_in, log, same, settings, untimed
+from commands import Walk, log, same, settings, untimed
 from jax.sharding import PartitionSpec as P
 from test_compilations import call_thrice
 from test_host_loop import same_in_both_loops
@@ -134,10 +134,9 @@ def test_resumed_run_is_the_straight_run(tmp_path):
         runner.close()
         return runner
 
-    with cached_in(tmp_path / "cache"):
-        straight = learn("straight", 6)
-        stopped = learn("stopped", 4)
-        resumed = learn("stopped", 2, resume=True)
+    straight = learn("straight", 6)
+    stopped = learn("stopped", 4)
+    resumed = learn("stopped", 2, resume=True)
     assert straight.progress.iteration == resumed.progress.iteration == 6
     assert same(straight.train_state, resumed.train_state)
     assert same(straight.rollout_state, resumed.rollout_state)

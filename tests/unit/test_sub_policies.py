@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
-from commands import cached_in
 from tiny import make_state, normal
 from torch_writer import save
 
@@ -115,10 +114,9 @@ def mutex_config(paths, class_name="ActorCriticMutex", env=None, algorithm=None,
 
 @pytest.fixture(scope="module")
 def mutex(runs, tmp_path_factory):
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        runner = OnPolicyRunner(Course(), mutex_config([run.log_dir for run in runs]), None, ONE)
-        yield runner
-        runner.close()
+    runner = OnPolicyRunner(Course(), mutex_config([run.log_dir for run in runs]), None, ONE)
+    yield runner
+    runner.close()
 
 
 def observe(seed: int) -> dict:
@@ -180,8 +178,7 @@ def test_it_is_not_trained(runs, mutex, tmp_path, capsys):
     settings = mutex_config([run.log_dir for run in runs])
     settings["runner"]["log_root"] = str(tmp_path / "logs")
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
-    with cached_in(tmp_path / "cache"):
-        assert train.main(["--config", str(tmp_path / "config.yaml")]) == 2
+    assert train.main(["--config", str(tmp_path / "config.yaml")]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"error: {expected}\n")
     assert not (tmp_path / "logs").exists()

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import cached_in, settings, write
+from commands import settings, write
 from golden.files import FOLDER, Golden
 from test_sub_policies import ACTIONS, SHAPES, UNITS, Course, numbers, write_json
 from test_sub_policies import saved as saved_run
@@ -43,12 +43,6 @@ SOURCES = {
     "encoder": ("EncoderActorCriticRecurrent", GRU | ENCODER, True),
     "estimator": ("StateAcRecurrent", GRU | ESTIMATOR, True),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def source(path, name="ActorCritic", normalised=True, kinds=("last",), env=None, seed=1, **policy) -> OnPolicyRunner:
