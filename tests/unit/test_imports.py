@@ -119,3 +119,71 @@ assert not xla_bridge._backends, "from strl_jax import OnPolicyRunner"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+SUITE = Path(__file__).parents[1]
+TESTS = sorted(SUITE.rglob("*.py"))
+LINES, FUNCTION_LINES = 300, 60
+EMPTY_NAMES = {  # they do not say what a module holds
+    *("arguments", "choice", "failures", "first_save", "leaves", "live", "records", "starts", "watched", "windows"),
+}
+
+
+def private_names(source: str) -> set[str]:
+    """Names with a leading underscore that a test takes from strl_jax, or from anything that it has not imported.
+
+    Attributes of ``self`` and of other packages are left out, and those with a public meaning, such as ``_replace``.
+    """
+    tree, theirs, found = ast.parse(source), {"self", "cls"}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            ours = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "strl_jax"
+            names = {alias.asname or alias.name.split(".")[0] for alias in node.names}
+            found |= {name for name in names if ours and name.startswith("_")}
+            theirs |= set() if ours else names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = node.value
+            if not (isinstance(owner, ast.Name) and owner.id in theirs) and node.attr not in {"_replace", "_asdict"}:
+                found.add(node.attr)
+    return found
+
+
+def imported_tests(source: str) -> set[str]:
+    """Modules of tests that the source imports, or names in a string such as ``test_play:Walk``."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
+            found.add(node.value.split(":")[0])
+    return {name for name in found if name.split(".")[-1].startswith("test_") and name.isidentifier()}
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(SUITE)))
+def test_tests_share_nothing_private(path):
+    source = path.read_text()
+    assert imported_tests(source) <= {path.stem}  # a test may name its own classes in a config
+    assert private_names(source) == set()
+
+
+def test_what_tests_share_is_seen():
+    assert imported_tests("from test_a import f\nimport test_b\nname = 'test_c:Walk'\nimport tiny") == {
+        "test_a",
+        "test_b",
+        "test_c",
+    }
+    source = "import numpy\nfrom strl_jax.envs import _x, brax\nenv._y\nbrax._z\nnumpy._a\nself._b\n(1, 2)._replace()"
+    assert private_names(source) == {"_x", "_y", "_z"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_is_small_and_its_name_says_something(path):
+    assert path.stem not in EMPTY_NAMES
+    source = path.read_text()
+    assert source.count("\n") <= LINES
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < FUNCTION_LINES, f"{node.name} in line {node.lineno}"
