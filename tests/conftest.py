@@ -5,6 +5,7 @@ XLA's lowest optimisation level, and all processes share one cache of compiled p
 ``JAX_COMPILATION_CACHE_DIR`` names another cache folder.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def pytest_configure(config):
         kept += size
         if kept > CACHE_BYTES:
             path.unlink(missing_ok=True)
+
+
+def pytest_collection_finish(session):
+    """Makes garbage collection rarer: tracing makes many objects that live, and all modules are imported now."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _stats(folder: Path):

@@ -60,14 +60,13 @@ def make_state(algorithm: Algorithm, seed: int = 0) -> TrainState:
     leaves = params["policy"]["params"]
     name, start = ("std", 1.0) if algorithm.compat.linear_std else ("log_std", 0.0)
     leaves[name] = jnp.full_like(leaves[name], start)
-    config, stats = algorithm.config, {}
-    if config.empirical_normalization:
-        stats = {name: normalizer.init_group(segments) for name, segments in algorithm.groups.items()}
-    if config.normalize_rewards:
-        stats["reward"] = normalizer.init()
+    stats = jax.tree.map(
+        lambda x: normalizer.init(x.mean.shape), shapes.stats, is_leaf=lambda x: isinstance(x, RunningStats)
+    )
+    optimized = algorithm.optimizers.items()
     return TrainState(
         params=params,
-        opt_state={name: optimizers.init(optimizer, params[name]) for name, optimizer in algorithm.optimizers.items()},
+        opt_state={name: optimizers.init(value, algorithm.trained(params, name)) for name, value in optimized},
         learning_rate=algorithm.learning_rates(jnp.int32(0)),
         iteration=jnp.int32(0),
         stats=stats,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from equivalent import SHARDS, B, T, call_thrice, made_up, make_data, make_teacher, plans, same_in_both_loops
 from jax.sharding import PartitionSpec as P
-from tiny import ACTION_SIZE, SHAPES, normal
+from tiny import ACTION_SIZE, SHAPES, make_state, normal
 
 from strl_jax.algorithms import amp_input, appo, memory, ppo, rnd, teacher, tppo, train_step
 from strl_jax.algorithms.base import Algorithm
@@ -92,10 +92,11 @@ def one_update(algorithm: Algorithm, devices: int, plan) -> tuple:
 
     A queue is filled with the rollout twice.
     """
-    train_state = jax.jit(algorithm.init)(jax.random.key(3))
+    train_state = make_state(algorithm, 3)
     data = made_up(algorithm, train_state)
     extras = {
         teacher.LABELS: 2.0 * normal(9, 0, (T, B, ACTION_SIZE)),
+        teacher.LABEL_STD: jnp.exp(normal(9, 1, (T, B, ACTION_SIZE))),
         amp_input.POLICY: 2.0 * normal(8, 0, (T, B, D)) + 1.0,
         amp_input.EXPERT: normal(8, 1, (T, B, D)),
         rnd.STATE: normal(8, 2, (T, B, algorithm.groups["critic"].size)),
@@ -116,8 +117,8 @@ def one_update(algorithm: Algorithm, devices: int, plan) -> tuple:
 
 LITERAL = ST_RL.model_copy(update={"redraw_replacement": False})  # devices draw for themselves
 HALF, ALL = {"discriminator_batch_fraction": 0.5}, {"discriminator_batch_fraction": 1.0}
-QUEUE = {"buffer_dilation_ratio": 1.5}  # 9 steps; with a memory, 12
-TWICE = {"buffer_dilation_ratio": 2.0}
+QUEUE = {"buffer_dilation_ratio": 1.5}
+TWICE = {"buffer_dilation_ratio": 2.0}  # a multiple of the rollout's steps, which the made-up memories fit
 EACH = [
     Case("PPO", bonus=True),
     Case("PPO", "lstm", options={"schedule": "adaptive"}),
@@ -129,7 +130,7 @@ EACH = [
     Case("EstimatorTPPO", "lstm", options=TWICE),
     Case("APPO", bonus=True, options=HALF),
     Case("APPO", "gru", options=ALL | {"mimic_loss_coef": 0.1}),
-    Case("ATPPO", bonus=True, options=HALF | QUEUE | {"dagger_loss_coef": 0.1}),
+    Case("ATPPO", bonus=True, options=HALF | TWICE | {"dagger_loss_coef": 0.1}),
     Case("ATPPO", "gru", options=ALL | TWICE | {"dagger_loss_coef": 0.1}),
 ]
 
