@@ -27,7 +27,7 @@ def make(env, ratio: float, kind: str | None = None, compat: Compat | None = Non
 
 def test_an_update_without_the_memory_is_refused():
     algorithm = replace(make_algorithm(), queue=2.5)
-    with pytest.raises(ValueError, match=r"give update the memory of memory\.remember"):
+    with pytest.raises(ValueError, match=r"memory=memory\.remember"):
         update.update(algorithm, None, None, jax.random.key(0))
 
 
