@@ -2,10 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import yaml
-from jax.experimental.compilation_cache import compilation_cache
 
 from strl_jax.envs.base import Env
 from strl_jax.types import EnvState
@@ -93,15 +92,20 @@ def write(path: Path, config: dict) -> Path:
     return path
 
 
-def start(*arguments, cache: Path, devices: int = 1, module: str = "strl_jax.train") -> subprocess.Popen:
-    """The command in a process with so many CPU devices; ``cache`` holds compiled programs."""
+def start(*arguments, devices: int = 1, module: str = "strl_jax.train", cache: Path | None = None) -> subprocess.Popen:
+    """Starts the command in a process with that many CPU devices.
+
+    Args:
+        cache: folder of compiled programs; default: that of all tests. A process that is killed
+            needs another one: it may leave half a file there.
+    """
+    count = "--xla_force_host_platform_device_count="
     environment = os.environ | {
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        "JAX_PLATFORMS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "XLA_FLAGS": re.sub(rf"{count}\d+", f"{count}{devices}", os.environ["XLA_FLAGS"]),
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
     }
+    if cache is not None:
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(cache)
     command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -137,24 +141,6 @@ def fails(capsys, main: Callable, *arguments) -> str:
     assert (code, len(lines)) == (2, 1), lines
     assert lines[0].startswith("error: ")
     return lines[0].removeprefix("error: ")
-
-
-@contextmanager
-def cached_in(folder: Path) -> Iterator[None]:
-    """Compiled programs of this process are kept there, in place of the user's cache."""
-    values = {"jax_compilation_cache_dir": str(folder), "jax_persistent_cache_min_compile_time_secs": 0.0}
-    before = {name: getattr(jax.config, name) for name in values}
-    try:
-        _configure(values)
-        yield
-    finally:
-        _configure(before)
-
-
-def _configure(values: dict) -> None:
-    for name, value in values.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()  # it would stay in the folder that it has opened
 
 
 def log(run_dir: Path) -> list[dict]:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from strl_jax.algorithms import losses, optimizers, ppo
+from strl_jax.algorithms import losses, optimizers, ppo, train_step
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
 from strl_jax.envs import probe
@@ -12,6 +12,7 @@ from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
+from strl_jax.sharding import make_mesh
 from strl_jax.types import (
     Batch,
     EnvState,
@@ -59,14 +60,13 @@ def make_state(algorithm: Algorithm, seed: int = 0) -> TrainState:
     leaves = params["policy"]["params"]
     name, start = ("std", 1.0) if algorithm.compat.linear_std else ("log_std", 0.0)
     leaves[name] = jnp.full_like(leaves[name], start)
-    config, stats = algorithm.config, {}
-    if config.empirical_normalization:
-        stats = {name: normalizer.init_group(segments) for name, segments in algorithm.groups.items()}
-    if config.normalize_rewards:
-        stats["reward"] = normalizer.init()
+    stats = jax.tree.map(
+        lambda x: normalizer.init(x.mean.shape), shapes.stats, is_leaf=lambda x: isinstance(x, RunningStats)
+    )
+    optimized = algorithm.optimizers.items()
     return TrainState(
         params=params,
-        opt_state={name: optimizers.init(optimizer, params[name]) for name, optimizer in algorithm.optimizers.items()},
+        opt_state={name: optimizers.init(value, algorithm.trained(params, name)) for name, value in optimized},
         learning_rate=algorithm.learning_rates(jnp.int32(0)),
         iteration=jnp.int32(0),
         stats=stats,
@@ -159,3 +159,26 @@ def make_batch(algorithm: Algorithm, train_state, seed: int, num_steps: int, num
         carry=carry,
         extras={},
     )
+
+
+def filled(shapes, seed: int):
+    """Any numbers of these shapes: nothing to compile."""
+    leaves, structure = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(seed)
+
+    def fill(leaf):
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(rng.integers(2**32, size=(*leaf.shape, 2), dtype=np.uint32))
+        return jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype)
+
+    return jax.tree.unflatten(structure, [fill(leaf) for leaf in leaves])
+
+
+def start_states(env, algorithm: Algorithm, num_envs: int, num_steps: int):
+    """A new run's rollout state, in episodes of any age that show any numbers; and states to start again from."""
+    mesh, key = make_mesh(jax.devices()[:1]), jax.random.key(0)
+    _, shapes = jax.eval_shape(train_step.make_init(env, algorithm, mesh, num_envs, num_steps=num_steps), key)
+    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes.replace(env=None, key=None))
+    now = filled(shapes.env, 1).replace(step=jnp.arange(num_envs, dtype=jnp.int32) % 3)
+    state = state.replace(env=now, key=filled(shapes.key, 2), reset=jnp.ones(num_envs, bool))
+    return state, filled(jax.eval_shape(lambda key: env.pool(key, num_envs), key), 3)

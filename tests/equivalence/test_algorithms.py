@@ -6,14 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equivalent import SHARDS, B, T, call_thrice, made_up, make_data, make_teacher, plans, same_in_both_loops
 from jax.sharding import PartitionSpec as P
-from test_compilations import call_thrice
-from test_host_loop import same_in_both_loops
-from test_recurrent import made_up
-from test_teacher import make_data, make_teacher, plans
-from tiny import ACTION_SIZE, SHAPES, normal
+from tiny import ACTION_SIZE, SHAPES, make_state, normal
 
-from strl_jax.algorithms import amp_input, appo, ppo, rnd, teacher, tppo, train_step
+from strl_jax.algorithms import amp_input, appo, memory, ppo, rnd, teacher, tppo, train_step
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.estimator import EstimatorFields
@@ -90,15 +87,16 @@ def check_finite(tree) -> None:
             assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
 
 
-SHARDS, T, B = 4, 6, 8  # of the made-up rollout
+def one_update(algorithm: Algorithm, devices: int, plan) -> tuple:
+    """Train states before and after one update on so many devices with ``plan[shard, update, M]``, and metrics.
 
-
-def one_update(algorithm: Algorithm, devices: int, plan):
-    """Train states before and after one update on so many devices with ``plan[shard, update, M]``, and metrics."""
-    train_state = jax.jit(algorithm.init)(jax.random.key(3))
+    A queue is filled with the rollout twice.
+    """
+    train_state = make_state(algorithm, 3)
     data = made_up(algorithm, train_state)
     extras = {
         teacher.LABELS: 2.0 * normal(9, 0, (T, B, ACTION_SIZE)),
+        teacher.LABEL_STD: jnp.exp(normal(9, 1, (T, B, ACTION_SIZE))),
         amp_input.POLICY: 2.0 * normal(8, 0, (T, B, D)) + 1.0,
         amp_input.EXPERT: normal(8, 1, (T, B, D)),
         rnd.STATE: normal(8, 2, (T, B, algorithm.groups["critic"].size)),
@@ -107,7 +105,10 @@ def one_update(algorithm: Algorithm, devices: int, plan):
     data = data.replace(steps=data.steps.replace(extras=extras, masks=masks))
 
     def step(train_state, data, plan):
-        return update(algorithm, train_state, data, jax.random.key(0), plan=plan[0], axis_name=AXIS)
+        kept = memory.init(algorithm, data, None) if memory.needed(algorithm) else {}
+        for _ in range(2):
+            kept = memory.remember(algorithm, kept, data, axis_name=AXIS)
+        return update(algorithm, train_state, data, jax.random.key(0), memory=kept, plan=plan[0], axis_name=AXIS)
 
     specs = (P(), train_step.ROLLOUT_SPECS, P(AXIS))
     step = shard_jit(step, make_mesh(jax.devices()[:devices]), in_specs=specs, out_specs=P())
@@ -116,32 +117,38 @@ def one_update(algorithm: Algorithm, devices: int, plan):
 
 LITERAL = ST_RL.model_copy(update={"redraw_replacement": False})  # devices draw for themselves
 HALF, ALL = {"discriminator_batch_fraction": 0.5}, {"discriminator_batch_fraction": 1.0}
+QUEUE = {"buffer_dilation_ratio": 1.5}
+TWICE = {"buffer_dilation_ratio": 2.0}  # a multiple of the rollout's steps, which the made-up memories fit
+EACH = [
+    Case("PPO", bonus=True),
+    Case("PPO", "lstm", options={"schedule": "adaptive"}),
+    Case("EstimatorPPO"),
+    Case("EstimatorPPO", "gru", bonus=True),
+    Case("TPPO", options=QUEUE),
+    Case("TPPO", "gru", options={"distill_target": "kl"}),
+    Case("EstimatorTPPO", bonus=True),
+    Case("EstimatorTPPO", "lstm", options=TWICE),
+    Case("APPO", bonus=True, options=HALF),
+    Case("APPO", "gru", options=ALL | {"mimic_loss_coef": 0.1}),
+    Case("ATPPO", bonus=True, options=HALF | TWICE | {"dagger_loss_coef": 0.1}),
+    Case("ATPPO", "gru", options=ALL | TWICE | {"dagger_loss_coef": 0.1}),
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("compat", [Compat(), LITERAL], ids=["default", "st_rl"])
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case("EstimatorPPO", options={"num_learning_epochs": 1}),
-        Case("EstimatorTPPO", options={"num_learning_epochs": 1}),
-        Case("EstimatorTPPO", "lstm", options={"num_learning_epochs": 1}),
-        Case("ATPPO", bonus=True, options=HALF | {"dagger_loss_coef": 0.1}),
-        Case("ATPPO", "gru", options=ALL | {"dagger_loss_coef": 0.1}),
-        Case("APPO", "gru", bonus=True, options=ALL | {"mimic_loss_coef": 0.1}),
-    ],
-    ids=lambda case: f"{case.name}-{case.memory or 'feed_forward'}",
-)
+@pytest.mark.parametrize("compat", [Compat(), pytest.param(LITERAL, marks=pytest.mark.slow)], ids=["default", "st_rl"])
+@pytest.mark.parametrize("case", EACH, ids=lambda case: f"{case.name}-{case.memory or 'feed_forward'}")
 def test_one_device_is_four(case, compat):
-    """From samples of six steps of eight environments; of a shard's minibatch of six, half are every other one."""
+    """From samples of six steps of eight environments, or from a queue; every shard has minibatches of its own."""
     algorithm, _ = replace(case, compat=compat).make(SHAPES, ACTION_SIZE)
-    whole, local = plans(case.memory is not None)
+    whole, local = plans(case.memory is not None, int(T * case.options.get("buffer_dilation_ratio", 1)))
     before, one = one_update(algorithm, 1, whole)
     _, four = one_update(algorithm, SHARDS, local)
     for (path, a), b in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(four), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=jax.tree_util.keystr(path))
     state, metrics = one
     check_learned(case, before.params, state.params)
+    lost = 4  # of the places 0 ... 47 those with remainder 4 by 11: 4, 15, 26, 37
+    assert state.stats["actor"]["joints"].count == T * B - lost
     assert metrics["skipped"] == 0
 
 
@@ -186,7 +193,7 @@ class Broken(Env):
 
 
 EVERYTHING = {"amp_replay_size": 10, "buffer_dilation_ratio": 1.5, "teacher_act_prob": 0.5, "dagger_loss_coef": 0.1}
-REPLAY, QUEUE = {"amp_replay_size": 10, "mimic_loss_coef": 0.1}, {"buffer_dilation_ratio": 1.5}
+REPLAY = {"amp_replay_size": 10, "mimic_loss_coef": 0.1}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """The second and third call of the train step compile nothing, on two devices."""
 
-import contextlib
-
 import jax
 import jax.numpy as jnp
 import pytest
-from jax import monitoring
+from equivalent import call_thrice
 from tiny import make_algorithm
 
 from strl_jax.algorithms import train_step
@@ -14,36 +12,6 @@ from strl_jax.envs import probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.sharding import make_mesh
-
-
-@contextlib.contextmanager
-def counted_compilations():
-    """The list of XLA compilations that happen inside."""
-    found = []
-
-    def listen(event, duration, **_):
-        if "backend_compile_duration" in event:
-            found.append((event, duration))
-
-    monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield found
-    finally:
-        monitoring.unregister_event_duration_listener(listen)
-
-
-def call_thrice(step, states) -> tuple[list, dict]:
-    """States and metrics after three calls, of which only the first compiles."""
-    with counted_compilations() as first:
-        *states, metrics = step(*states, {})
-        jax.block_until_ready(metrics)
-    assert first
-    with counted_compilations() as later:
-        for _ in range(2):
-            *states, metrics = step(*states, {})
-            jax.block_until_ready((states, metrics))
-    assert later == []
-    return states, metrics
 
 
 def check(env, compat, num_envs: int, num_steps: int):

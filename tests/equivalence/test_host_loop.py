@@ -1,11 +1,11 @@
 """Collecting in a Python loop and in one scan is the same collecting."""
 
 import jax
-import numpy as np
 import pytest
+from equivalent import same_in_both_loops
 from tiny import make_algorithm, make_env, make_state
 
-from strl_jax.algorithms import rollout, train_step
+from strl_jax.algorithms import train_step
 from strl_jax.algorithms.compat import Compat
 from strl_jax.sharding import make_mesh
 
@@ -30,16 +30,3 @@ def test_host_loop_is_scan(compat):
     assert metrics["invalid"] > 0
     assert metrics["finished"] > 0
     assert data.steps.reward.shape == (T, B)
-
-
-def same_in_both_loops(algorithm, env_step, arguments: tuple, num_steps: int, data=None, rtol: float = 1e-6):
-    """Both loops give the same; returns it."""
-    scan = jax.jit(lambda *args: rollout.collect(algorithm, env_step, *args, num_steps, data=data))(*arguments)
-    loop = rollout.make_collect_host(algorithm, env_step)(*arguments, num_steps, data=data)
-    for (path, a), b in zip(jax.tree.leaves_with_path(scan), jax.tree.leaves(loop), strict=True):
-        name = jax.tree_util.keystr(path)
-        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-            a, b = jax.random.key_data(a), jax.random.key_data(b)
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6, err_msg=name)
-    return scan

@@ -29,7 +29,7 @@ def on_two(folder, *arguments) -> list:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     flags = ["--coordinator", f"localhost:{port}", "--num-processes", 2, "--process-id"]
-    return [start(*arguments, *flags, process, cache=folder / f"cache{process}") for process in range(2)]
+    return [start(*arguments, *flags, process) for process in range(2)]
 
 
 def finish_both(processes) -> list[tuple[int, str, str]]:
@@ -67,7 +67,7 @@ def test_resumed_by_two_it_is_the_run_of_one(two, folder, config):
     results = finish_both(on_two(folder, "--resume", two, end))
     assert [code for code, _, _ in results] == [0, 0], results
     path = folder / "one"
-    code, _, err = run("--config", config, "--log-dir", path, end, cache=folder / "cache", devices=2)
+    code, _, err = run("--config", config, "--log-dir", path, end, devices=2)
     assert code == 0, err
     assert untimed(log(two)) == untimed(log(path))
     assert len({line["Loss/value_loss"] for line in log(path)}) == len(log(path))

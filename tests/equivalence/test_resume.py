@@ -6,7 +6,7 @@ import signal
 
 import jax
 import pytest
-from commands import cached_in, finish, log, run, same, settings, start, untimed, write
+from commands import finish, log, run, same, settings, start, untimed, write
 
 from strl_jax import train
 from strl_jax.run_folder.checkpoints import Checkpointer
@@ -28,15 +28,10 @@ def config(folder):
 
 
 @pytest.fixture(scope="module")
-def cache(folder):
-    return folder / "cache"
-
-
-@pytest.fixture(scope="module")
-def stopped(folder, config, cache):
+def stopped(folder, config):
     """A long run stopped by SIGTERM once it has written some lines."""
     path = folder / "stopped"
-    process = start("--config", config, "--log-dir", path, LONG, cache=cache)
+    process = start("--config", config, "--log-dir", path, LONG)
     lines = iter(process.stdout.readline, "")
     assert next(lines) == "compiling\n"
     assert next(lines).startswith("it 1/1000000 ")
@@ -58,19 +53,19 @@ def end(stopped):
 
 
 @pytest.fixture(scope="module")
-def straight(folder, config, cache, end, stopped):
+def straight(folder, config, end, stopped):
     path = folder / "straight"
-    code, out, err = run("--config", config, "--log-dir", path, f"runner.max_iterations={end}", cache=cache)
+    code, out, err = run("--config", config, "--log-dir", path, f"runner.max_iterations={end}")
     assert (code, err) == (0, ""), err
     assert f"results: {path}" in out
     return path
 
 
 @pytest.fixture(scope="module")
-def resumed(folder, cache, end, stopped):
+def resumed(folder, end, stopped):
     path = folder / "resumed"
     shutil.copytree(stopped, path)
-    code, out, err = run("--resume", path, f"runner.max_iterations={end}", cache=cache)
+    code, out, err = run("--resume", path, f"runner.max_iterations={end}")
     assert (code, err) == (0, ""), err
     assert f"{end} iterations" in out
     return path
@@ -121,12 +116,11 @@ def test_training_was_worth_comparing(straight, end):
     assert float(runner.train_state.stats["reward"].count) > 0
 
 
-def test_another_number_of_devices_says_so(folder, stopped, cache, end, capsys):
+def test_another_number_of_devices_says_so(folder, stopped, end, capsys):
     """Here there are four; see conftest.py."""
     path = folder / "wider"
     shutil.copytree(stopped, path)
-    with cached_in(cache):
-        assert train.main(["--resume", str(path), f"runner.max_iterations={end}"]) == 0
+    assert train.main(["--resume", str(path), f"runner.max_iterations={end}"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "note: saved on 1 shards, resumed on 4: not reproducible bit for bit\n"
     assert f"\n{end} iterations" in captured.out
@@ -135,8 +129,7 @@ def test_another_number_of_devices_says_so(folder, stopped, cache, end, capsys):
 
 def test_finished_run_has_nothing_to_do(resumed, end, capsys):
     before = (resumed / "metrics.jsonl").read_text()
-    with cached_in(resumed.parent / "cache"):
-        assert train.main(["--resume", str(resumed), f"runner.max_iterations={end}"]) == 0
+    assert train.main(["--resume", str(resumed), f"runner.max_iterations={end}"]) == 0
     captured = capsys.readouterr()
     assert f"{end} iterations" in captured.out
     note = f"note: nothing was trained: {end} iterations are done, runner.max_iterations is {end}"
@@ -165,9 +158,8 @@ def test_second_signal_ends_a_compilation(never):
     assert never[1] == 128 + signal.SIGINT
 
 
-def test_run_stopped_before_its_first_checkpoint_starts_again(never, cache, capsys):
+def test_run_stopped_before_its_first_checkpoint_starts_again(never, capsys):
     never, _ = never
-    with cached_in(cache):
-        assert train.main(["--resume", str(never), "runner.max_iterations=1", "runner.eval_interval=0"]) == 0
+    assert train.main(["--resume", str(never), "runner.max_iterations=1", "runner.eval_interval=0"]) == 0
     assert re.fullmatch("note: .*no checkpoint.*starts from the beginning\n", capsys.readouterr().err)
     assert [line["iteration"] for line in log(never)] == [1]

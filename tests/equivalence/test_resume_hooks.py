@@ -2,7 +2,7 @@
 
 import jax
 import pytest
-from commands import cached_in, leaves, log, same, settings, untimed
+from commands import leaves, log, same, settings, untimed
 
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
@@ -36,10 +36,9 @@ def folder(tmp_path_factory):
 
 def check(config: dict, folder, name: str) -> tuple[OnPolicyRunner, OnPolicyRunner]:
     """Two iterations, saved, and two more are four; the stopped and the resumed runner."""
-    with cached_in(folder / "cache"):
-        straight = learn(config, folder / f"{name}_straight", 4)
-        stopped = learn(config, folder / f"{name}_stopped", 2)
-        resumed = learn(config, folder / f"{name}_stopped", 2, resume=True)
+    straight = learn(config, folder / f"{name}_straight", 4)
+    stopped = learn(config, folder / f"{name}_stopped", 2)
+    resumed = learn(config, folder / f"{name}_stopped", 2, resume=True)
     assert straight.progress.iteration == resumed.progress.iteration == 4
     assert same(straight.train_state, resumed.train_state)
     assert same(straight.rollout_state, resumed.rollout_state)
@@ -57,8 +56,7 @@ def test_student_with_a_queue_and_a_teacher_with_a_memory(folder):
     memory = {"rnn_type": "gru", "rnn_hidden_size": 3}
     taught = tiny(folder, "probe:teacher", "PPO", "ActorCriticRecurrent", memory)
     taught["env"]["kwargs"] = {"delay": 2}
-    with cached_in(folder / "cache"):
-        learn(taught, folder / "teacher", 1)
+    learn(taught, folder / "teacher", 1)
     options = {
         "teacher_policy": {"teacher_ac_path": str(folder / "teacher")},
         "teacher_act_prob": 0.5,

@@ -4,86 +4,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
-from test_compilations import call_thrice
-from test_recurrent import B, T, made_up, with_memory
-from tiny import ACTION_SIZE, SHAPES, make_algorithm, make_env, make_state, normal
+from equivalent import SHARDS, B, T, call_thrice, make_data, make_teacher, with_memory
+from tiny import make_algorithm, make_env, make_state
 
 from strl_jax.algorithms import rollout, tppo, train_step
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.algorithms.teacher import LABELS
-from strl_jax.algorithms.update import update
-from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import MemoryStage
-from strl_jax.observations import Segments
-from strl_jax.sharding import AXIS, make_mesh, shard_jit
+from strl_jax.sharding import make_mesh
 
-SHARDS = 4
 ONE = make_mesh(jax.devices()[:1])
-
-
-def make_teacher(shapes: dict, action_size: int, memory: MemoryStage | None = None) -> tppo.Teacher:
-    """A small teacher that sees everything."""
-    policy = Policy(action_size=action_size, actor_hidden_dims=(4,), critic_hidden_dims=(4,), memory=memory)
-    return tppo.Teacher(policy, {"actor": Segments.select_from(shapes, list(shapes))})
-
-
-def make_data(teacher: tppo.Teacher, seed: int) -> dict:
-    """Weights of the teacher, from numpy."""
-    group, policy = teacher.groups["actor"], teacher.policy
-    groups = {name: jnp.zeros((1, group.size)) for name in ("actor", "critic")}
-    carry, reset = policy.initial_carry(1), jnp.ones(1, bool)
-    shapes = jax.eval_shape(policy.init, jax.random.key(0), groups, carry, reset)
-    leaves, structure = jax.tree.flatten(shapes)
-    variables = jax.tree.unflatten(structure, [0.5 * normal(seed, i, leaf.shape) for i, leaf in enumerate(leaves)])
-    return {"teacher": {"variables": variables, "stats": {}}}
 
 
 def with_teacher(algorithm: Algorithm, teacher: tppo.Teacher, **fields) -> Algorithm:
     return tppo.add(algorithm, tppo.TeacherFields(**fields), teacher)
-
-
-def run(algorithm: Algorithm, devices: int, plan):
-    """Train state and metrics after one update on so many devices with ``plan[shard, update, M]``."""
-
-    def step(train_state, data, plan):
-        return update(algorithm, train_state, data, jax.random.key(0), plan=plan[0], axis_name=AXIS)
-
-    train_state = make_state(algorithm)
-    data = made_up(algorithm, train_state)
-    labels = 2.0 * normal(9, 0, (T, B, ACTION_SIZE))
-    data = data.replace(steps=data.steps.replace(extras={LABELS: labels}))
-    specs = (P(), train_step.ROLLOUT_SPECS, P(AXIS))
-    step = shard_jit(step, make_mesh(jax.devices()[:devices]), in_specs=specs, out_specs=P())
-    return step(train_state, data, jnp.asarray(plan))
-
-
-def plans(recurrent: bool):
-    """One minibatch of all that a shard has, then two halves: for every shard, and for one that has it all."""
-    envs = B // SHARDS
-    rng = np.random.default_rng(3)
-    size = envs if recurrent else T * envs
-    local = np.stack([rng.permutation(size).reshape(2, -1) for _ in range(SHARDS)]).astype(np.int32)
-    step, env = (0, local) if recurrent else (local // envs, local % envs)
-    shard = np.arange(SHARDS)[:, None, None]
-    return np.concatenate(step * B + env + envs * shard, axis=-1)[None], local
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recurrent", [False, True], ids=["feed_forward", "recurrent"])
-def test_one_device_is_four(recurrent):
-    algorithm = make_algorithm(num_mini_batches=2, empirical_normalization=True)
-    algorithm = with_memory(algorithm, "gru") if recurrent else algorithm
-    algorithm = with_teacher(algorithm, make_teacher(SHAPES, ACTION_SIZE), distillation_loss_coef=0.7)
-    whole, local = plans(recurrent)
-    one, four = run(algorithm, 1, whole), run(algorithm, SHARDS, local)
-    for (path, a), b in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(four), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=jax.tree_util.keystr(path))
-    state, metrics = one
-    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), make_state(algorithm).params, state.params)
-    assert all(jax.tree.leaves(moved))
-    assert metrics["distillation_loss"] > 0
-    assert metrics["skipped"] == 0
 
 
 @pytest.mark.slow

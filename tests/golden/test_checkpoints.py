@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import cached_in, write
+from commands import write
 from jax.flatten_util import ravel_pytree
 
 from golden.files import FOLDER, Golden, paths, ppo_fields, to_flax
@@ -74,10 +74,9 @@ def imported(request, tmp_path_factory):
     golden, folder = Golden(request.param), tmp_path_factory.mktemp("imported")
     config = write(folder / "config.yaml", settings(golden.config))
     file, out = FOLDER / golden.config["file"], folder / "run"
-    with cached_in(folder / "cache"):
-        assert torch_checkpoint.main([str(file), "--config", str(config), "--out", str(out)]) == 0
-        runner = OnPolicyRunner(None, run_dir.read_config(out)[0])
-        runner.load(out)
+    assert torch_checkpoint.main([str(file), "--config", str(config), "--out", str(out)]) == 0
+    runner = OnPolicyRunner(None, run_dir.read_config(out)[0])
+    runner.load(out)
     yield golden, runner
     runner.close()
 

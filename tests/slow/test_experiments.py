@@ -28,9 +28,9 @@ def teachers(path: Path) -> list[Path]:
     return [path.with_name(f"{Path(value).name}.yaml") for value in section.values()]
 
 
-def trained(*arguments, cache: Path) -> tuple[int, str, str]:
+def trained(*arguments) -> tuple[int, str, str]:
     """The command's exit code and output; a simulator can take minutes to compile."""
-    return finish(start(*arguments, cache=cache), seconds=900.0)
+    return finish(start(*arguments), seconds=900.0)
 
 
 @pytest.mark.slow
@@ -38,12 +38,12 @@ def trained(*arguments, cache: Path) -> tuple[int, str, str]:
 def test_experiment_trains(path, tmp_path):
     if yaml.safe_load(path.read_text())["env"]["name"].startswith("playground:"):
         pytest.importorskip("mujoco_playground")
-    cache, taught = tmp_path / "cache", []
+    taught = []
     for teacher in teachers(path):
-        code, _, err = trained("--config", teacher, "--log-dir", tmp_path / "teacher", *SMALL, cache=cache)
+        code, _, err = trained("--config", teacher, "--log-dir", tmp_path / "teacher", *SMALL)
         assert code == 0, err
         taught = [f"algorithm.teacher_policy.teacher_ac_path={tmp_path / 'teacher'}"]
-    code, out, err = trained("--config", path, "--log-dir", tmp_path / "run", *SMALL, *taught, cache=cache)
+    code, out, err = trained("--config", path, "--log-dir", tmp_path / "run", *SMALL, *taught)
     assert code == 0, err
     assert f"results: {tmp_path / 'run'}" in out
     lines = log(tmp_path / "run")

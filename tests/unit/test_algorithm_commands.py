@@ -4,7 +4,7 @@ import json
 
 import jax
 import pytest
-from commands import cached_in, log, settings, write
+from commands import log, settings, write
 
 from strl_jax import bench
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -39,10 +39,9 @@ def taught(teacher) -> dict:
 
 
 def train(config: dict, folder, name: str, iterations: int) -> OnPolicyRunner:
-    with cached_in(folder / "cache"):
-        runner = OnPolicyRunner(None, config, folder / name, make_mesh(jax.devices()[:1]))
-        runner.learn(iterations)
-        runner.close()
+    runner = OnPolicyRunner(None, config, folder / name, make_mesh(jax.devices()[:1]))
+    runner.learn(iterations)
+    runner.close()
     return runner
 
 
@@ -64,8 +63,7 @@ def test_bench(name, folder, teacher, capsys):
     }[name]
     out = folder / f"{name}.json"
     arguments = ["--config", str(path), "--repeats", "2", "--warmup", "1", "--out", str(out)]
-    with cached_in(folder / "cache"):
-        assert bench.main([*arguments, f"runner.algorithm_class_name={name}", *overrides]) == 0
+    assert bench.main([*arguments, f"runner.algorithm_class_name={name}", *overrides]) == 0
     assert f"written: {out}" in capsys.readouterr().out
     result = json.loads(out.read_text())
     assert result["devices"] == 4
@@ -80,11 +78,10 @@ def test_log_and_time_split(folder, teacher):
     options = taught(teacher) | {"amp_replay_size": 8, "teacher_act_prob": 0.0}
     config = config_of(folder, "ATPPO", "AmpActorCritic", **options)
     config["runner"] |= {"time_split": True, "last_interval": 3}  # what is saved has been logged
-    with cached_in(folder / "cache"):
-        runner = OnPolicyRunner(None, config, folder / "run", make_mesh(jax.devices()[:1]))
-        runner.programs.get("update")  # else the training may end before it is compiled
-        runner.learn(TIMED)
-        runner.close()
+    runner = OnPolicyRunner(None, config, folder / "run", make_mesh(jax.devices()[:1]))
+    runner.programs.get("update")  # else the training may end before it is compiled
+    runner.learn(TIMED)
+    runner.close()
     lines = log(folder / "run")
     assert [line["iteration"] for line in lines] == list(range(1, TIMED + 1))
     assert ["Perf/learning_time" in line for line in lines] == [False, False, False, True, True]

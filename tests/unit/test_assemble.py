@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
-from commands import Walk, cached_in, same, settings, write
+from commands import Walk, same, settings, write
 from tiny import normal
 from torch_writer import save
 
@@ -290,8 +290,7 @@ FAULTS = {
 def test_fault_is_one_line(fault, files, tmp_path, capsys):
     values, expected = FAULTS[fault]
     config = write(tmp_path / "config.yaml", values(files))
-    with cached_in(tmp_path / "cache"):
-        code = train.main(["--config", str(config), f"runner.log_root={tmp_path}/logs"])
+    code = train.main(["--config", str(config), f"runner.log_root={tmp_path}/logs"])
     captured = capsys.readouterr()
     lines = captured.err.splitlines()
     assert (code, captured.out) == (2, "")
@@ -415,16 +414,15 @@ def random(tree, seed: int):
 def source(files, tmp_path_factory):
     """A run of everything at once, with other numbers in ``last`` (seed 1) and in ``best`` (seed 2)."""
     folder = tmp_path_factory.mktemp("source")
-    with cached_in(folder / "cache"):
-        config, _ = from_dict(everything(files))
-        runner = OnPolicyRunner(None, config, run_dir.create(folder / "run", config), ONE)
-        fresh, runner.rollout_state = runner.fresh_states(False)
-        for seed, kind in ((2, "best"), (1, "last")):
-            runner.train_state = random(fresh, seed)
-            runner.save(kind)
-        runner.checkpointer.wait()
-        yield runner
-        runner.close()
+    config, _ = from_dict(everything(files))
+    runner = OnPolicyRunner(None, config, run_dir.create(folder / "run", config), ONE)
+    fresh, runner.rollout_state = runner.fresh_states(False)
+    for seed, kind in ((2, "best"), (1, "last")):
+        runner.train_state = random(fresh, seed)
+        runner.save(kind)
+    runner.checkpointer.wait()
+    yield runner
+    runner.close()
 
 
 @pytest.mark.parametrize("kind", ["last", "best"])

@@ -5,7 +5,7 @@ import re
 
 import jax
 import pytest
-from commands import cached_in, settings, write
+from commands import settings, write
 
 from strl_jax import bench
 
@@ -17,8 +17,7 @@ def config(tmp_path):
 
 def test_numbers(config, tmp_path, capsys):
     out = tmp_path / "bench.json"
-    with cached_in(tmp_path / "cache"):
-        assert bench.main(["--config", str(config), "--repeats", "2", "--warmup", "1", "--out", str(out)]) == 0
+    assert bench.main(["--config", str(config), "--repeats", "2", "--warmup", "1", "--out", str(out)]) == 0
     result = json.loads(out.read_text())
     devices, seconds = jax.device_count(), result["seconds"]
     assert result["devices"] == devices == 4
@@ -53,11 +52,10 @@ def test_numbers(config, tmp_path, capsys):
 )
 def test_fault_is_one_line(arguments, expected, config, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("it measures"))
-    with cached_in(tmp_path / "cache"):
-        try:
-            code = bench.main(["--config", str(config), *(text.format(tmp_path) for text in arguments)])
-        except SystemExit as stop:  # argparse
-            code = stop.code
+    try:
+        code = bench.main(["--config", str(config), *(text.format(tmp_path) for text in arguments)])
+    except SystemExit as stop:  # argparse
+        code = stop.code
     captured = capsys.readouterr()
     assert (code, captured.out) == (2, "")
     assert re.fullmatch(f"error: .*{expected}.*\n", captured.err)
@@ -75,8 +73,7 @@ def test_interrupt_is_one_line(config, tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench, "measure", interrupt)
-    with cached_in(tmp_path / "cache"):
-        assert bench.main(["--config", str(config), "--out", str(tmp_path / "bench.json")]) == 130  # 128 + SIGINT
+    assert bench.main(["--config", str(config), "--out", str(tmp_path / "bench.json")]) == 130  # 128 + SIGINT
     captured = capsys.readouterr()
     assert captured.out == ""
     assert re.fullmatch("error: interrupted .*\n", captured.err)

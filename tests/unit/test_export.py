@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
-from commands import cached_in, fails, settings
+from commands import fails, settings
 from tiny import make_state, normal
 
 from strl_jax.algorithms import ppo
@@ -30,14 +30,6 @@ from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 from strl_jax.types import RunningStats
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_of_its_own(tmp_path_factory):
-    """Otherwise the command would enable the user's cache for all later tests. Nothing is compiled twice."""
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
-
 
 # "action" is an input too, as the last action; the order is not that of the alphabet.
 ACTOR = Segments(("velocity", "action", "height", "image"), ((2,), (3,), (), (1, 6, 5)))

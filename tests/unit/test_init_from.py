@@ -6,7 +6,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from commands import cached_in, log, settings, write
+from commands import log, settings, write
 from tiny import make_state
 
 from strl_jax import train
@@ -19,12 +19,6 @@ from strl_jax.runners.on_policy import OnPolicyRunner
 
 SMALL = {"actor": ["position"], "critic": ["position", "goal"]}
 LARGE = {"actor": ["goal", "position"], "critic": ["position", "goal"]}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def config(folder, groups: dict, **runner):

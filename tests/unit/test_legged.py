@@ -64,7 +64,7 @@ def step(env):
 
 @pytest.fixture(scope="module")
 def places(env):
-    return env._places
+    return jax.jit(jax.vmap(env.physics.places))
 
 
 ZERO = jnp.zeros((B, 12))

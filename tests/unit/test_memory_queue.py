@@ -4,17 +4,15 @@ from collections import deque
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import make_algorithm, make_env, make_state
+from tiny import make_algorithm, make_env, make_state, start_states
 
-from strl_jax.algorithms import memory, rollout, train_step, update
+from strl_jax.algorithms import memory, rollout, update
 from strl_jax.algorithms.base import Algorithm, apply_policy
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.prepare import bootstrapped_reward, prepare
 from strl_jax.modules.stages import MemoryStage
-from strl_jax.sharding import make_mesh
 
 T, B, ROLLOUTS = 4, 4, 5
 FRACTION = 2.5  # of T: 10 steps, the oldest ones in the middle of a rollout
@@ -27,38 +25,15 @@ def make(env, ratio: float, kind: str | None = None, compat: Compat | None = Non
     return replace(algorithm, policy=algorithm.policy.clone(memory=stage), queue=ratio)
 
 
-def filled(shapes, seed: int):
-    """Any numbers of these shapes: nothing to compile."""
-    leaves, structure = jax.tree.flatten(shapes)
-    rng = np.random.default_rng(seed)
-
-    def fill(leaf):
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(rng.integers(2**32, size=(*leaf.shape, 2), dtype=np.uint32))
-        return jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype)
-
-    return jax.tree.unflatten(structure, [fill(leaf) for leaf in leaves])
-
-
 def test_an_update_without_the_memory_is_refused():
     algorithm = replace(make_algorithm(), queue=2.5)
-    with pytest.raises(ValueError, match=r"give update the memory of memory\.remember"):
+    with pytest.raises(ValueError, match=r"memory=memory\.remember"):
         update.update(algorithm, None, None, jax.random.key(0))
-
-
-def start(env, algorithm: Algorithm, num_envs: int = B):
-    """A new run's rollout state, in episodes of any age that show any numbers; and states to start again from."""
-    mesh, key = make_mesh(jax.devices()[:1]), jax.random.key(0)
-    _, shapes = jax.eval_shape(train_step.make_init(env, algorithm, mesh, num_envs, num_steps=T), key)
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes.replace(env=None, key=None))
-    now = filled(shapes.env, 1).replace(step=jnp.arange(num_envs, dtype=jnp.int32) % 3)
-    state = state.replace(env=now, key=filled(shapes.key, 2), reset=jnp.ones(num_envs, bool))
-    return state, filled(jax.eval_shape(lambda key: env.pool(key, num_envs), key), 3)
 
 
 def play(env, algorithm: Algorithm):
     """Every rollout with its own batch, its bootstrapped rewards, what the update gets, and the policy on that."""
-    state, pool = start(env, algorithm)
+    state, pool = start_states(env, algorithm, B, T)
 
     @jax.jit
     def step(train, state, key):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import Walk, cached_in, log, same, settings
+from commands import Walk, log, same, settings
 
 from strl_jax.config import ConfigError
 from strl_jax.runners import loop
@@ -44,13 +44,6 @@ class Trial:
 
     def should_prune(self):
         return False
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """The second runner of this file compiles nothing."""
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def train_cfg(**runner) -> dict:

@@ -5,18 +5,11 @@ import math
 import jax
 import optuna
 import pytest
-from commands import cached_in, settings
+from commands import settings
 
 from strl_jax.config import from_dict
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """The later trials compile nothing."""
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import yaml
-from commands import cached_in, fails, settings
+from commands import fails, settings
 from PIL import Image
 from tiny import make_state
 
@@ -24,13 +24,6 @@ from strl_jax.viewer import load, outputs, video
 
 ONE = make_mesh(jax.devices()[:1])
 ENVS = 6
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_of_its_own(tmp_path_factory):
-    """Otherwise the command would enable the user's cache for all later tests. Nothing is compiled twice."""
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import cached_in, settings
+from commands import settings
 from PIL import Image
 from tiny import make_state
 
@@ -21,13 +21,6 @@ from strl_jax.viewer.recording import CommandedEnv
 
 pytestmark = pytest.mark.slow  # MJX takes a minute to compile
 ENVS, STEPS = 4, 60
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_of_its_own(tmp_path_factory):
-    """The command would turn on the user's cache for all later tests."""
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")

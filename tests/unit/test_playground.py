@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import cached_in, log
+from commands import log
 from flax import struct
 
 from strl_jax import train
@@ -295,9 +295,8 @@ def test_it_trains(playground, tmp_path):
     small = ["env.num_envs=4", "runner.num_steps_per_env=2", "algorithm.num_mini_batches=2", "runner.time_split=false"]
     short = ["runner.max_iterations=1", "algorithm.num_learning_epochs=1", "env.episode_length=3"]
     name = ["env.name=playground:CartpoleBalance", "runner.num_eval_envs=4"]
-    with cached_in(tmp_path / "cache"):
-        path = Path(__file__).parents[2] / "experiments" / "playground_cheetah.yaml"
-        assert train.main(["--config", str(path), "--log-dir", str(tmp_path / "run"), *small, *short, *name]) == 0
+    path = Path(__file__).parents[2] / "experiments" / "playground_cheetah.yaml"
+    assert train.main(["--config", str(path), "--log-dir", str(tmp_path / "run"), *small, *short, *name]) == 0
     (line,) = log(tmp_path / "run")
     assert line["Train/invalid_steps"] == 0
     assert line["Eval/mean_length"] == 3

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from commands import cached_in, call, settings, write
+from commands import call, settings, write
 
 from strl_jax import train
 from strl_jax.config import load
@@ -13,13 +13,6 @@ from strl_jax.run_folder import metrics, run_dir
 from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners.log import writers
 from strl_jax.runners.on_policy import OnPolicyRunner
-
-
-@pytest.fixture(autouse=True)
-def cache_of_its_own(tmp_path):
-    """The command would turn on the user's cache for all later tests."""
-    with cached_in(tmp_path / "cache"):
-        yield
 
 
 @pytest.fixture

@@ -1,88 +1,26 @@
 """Mutex policies over run folders: they act as their sub-policies do, are not trained, and say what a folder lacks."""
 
-import json
 import math
 import shutil
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
-from commands import cached_in
-from tiny import make_state, normal
+from course import ENVS, LIN_VEL, SHAPES, UNITS, Course, saved, write_json
+from tiny import normal
 from torch_writer import save
 
 from strl_jax import train
 from strl_jax.builders.mutex import make_mutex
 from strl_jax.config import ConfigError, from_dict
-from strl_jax.envs.base import Env
-from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
-from strl_jax.types import EnvState, RunningStats
 
 ONE = make_mesh(jax.devices()[:1])
-ENVS, ACTIONS = 3, 2
-# entry 9 of proprioception is the command, 10 and 11 are the last actions
-SHAPES = {"proprioception": (12,), "height": (2,), "selection": (2,)}
 ACTOR = ["proprioception", "height"]
-
-
-@dataclass(frozen=True)
-class Course(Env):
-    """Observations are numbers of their own, the first sub-policy is selected, the reward is the first action."""
-
-    shapes: tuple = tuple(SHAPES.items())
-    action_size: int = ACTIONS
-    action_scale: float | tuple = 1.0
-    lin_vel_scale: float = 2.0
-    dt = 0.02
-    episode_length = 2
-
-    @property
-    def observation_shapes(self):
-        return dict(self.shapes)
-
-    def reset(self, key):
-        zeros, no = jnp.zeros(key.shape[0]), jnp.zeros(key.shape[0], bool)
-        obs = {name: jnp.ones((key.shape[0], *shape)) for name, shape in self.shapes}
-        if "selection" in obs:
-            obs["selection"] = jnp.zeros_like(obs["selection"]).at[:, 0].set(1.0)
-        return EnvState(zeros, obs, zeros, no, no, {}, {})
-
-    def step(self, state, action):
-        no = jnp.zeros(action.shape[0], bool)
-        return EnvState(state.physics, state.obs, action[:, 0], no, no, {}, {})
-
-
-def numbers(seed: int, shape: tuple) -> RunningStats:
-    return RunningStats(normal(seed, 0, shape), 0.5 + normal(seed, 1, shape) ** 2, jnp.float32(9.0))
-
-
-def saved(path, env: Course, name: str, seed: int, actor=("proprioception", "height"), **policy) -> OnPolicyRunner:
-    """A run folder whose weights and statistics are not those of a start, and its runner."""
-    settings = {
-        "env": {"name": "test_sub_policies:Course", "num_envs": ENVS, "groups": {"actor": list(actor)}},
-        "policy": {"class_name": name, "actor_hidden_dims": [4], "critic_hidden_dims": [4], **policy},
-        "algorithm": {"empirical_normalization": True, "normalization_eps": 0.25},
-        "runner": {"logger": "none"},
-    }
-    config, _ = from_dict(settings)
-    runner = OnPolicyRunner(env, config, run_dir.create(path, config, run_dir.units(env)), ONE)
-    stats = {
-        group: {
-            part: numbers(seed + i, shape) for i, (part, shape) in enumerate(zip(own.names, own.shapes, strict=True))
-        }
-        for group, own in runner.algorithm.groups.items()
-    }
-    runner.train_state = make_state(runner.algorithm, seed).replace(stats=stats)
-    runner.rollout_state = jnp.zeros(2)  # saved, not read
-    runner.save()
-    runner.checkpointer.wait()
-    return runner
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +39,7 @@ def runs(tmp_path_factory):
 
 def mutex_config(paths, class_name="ActorCriticMutex", env=None, algorithm=None, **policy) -> dict:
     return {
-        "env": {"name": "test_sub_policies:Course", "num_envs": 4, "groups": {"actor": ACTOR}, **(env or {})},
+        "env": {"name": "course:Course", "num_envs": 4, "groups": {"actor": ACTOR}, **(env or {})},
         "policy": {
             "class_name": class_name,
             "sub_policy_paths": [str(path) for path in paths],
@@ -115,10 +53,9 @@ def mutex_config(paths, class_name="ActorCriticMutex", env=None, algorithm=None,
 
 @pytest.fixture(scope="module")
 def mutex(runs, tmp_path_factory):
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        runner = OnPolicyRunner(Course(), mutex_config([run.log_dir for run in runs]), None, ONE)
-        yield runner
-        runner.close()
+    runner = OnPolicyRunner(Course(), mutex_config([run.log_dir for run in runs]), None, ONE)
+    yield runner
+    runner.close()
 
 
 def observe(seed: int) -> dict:
@@ -180,8 +117,7 @@ def test_it_is_not_trained(runs, mutex, tmp_path, capsys):
     settings = mutex_config([run.log_dir for run in runs])
     settings["runner"]["log_root"] = str(tmp_path / "logs")
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
-    with cached_in(tmp_path / "cache"):
-        assert train.main(["--config", str(tmp_path / "config.yaml")]) == 2
+    assert train.main(["--config", str(tmp_path / "config.yaml")]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"error: {expected}\n")
     assert not (tmp_path / "logs").exists()
@@ -223,14 +159,8 @@ def test_a_sub_policy_with_an_estimator_from_torch(tmp_path):
     runner.close()
 
 
-LIN_VEL = {"normalization": {"obs_scales": {"lin_vel": 2.0}}}
-UNITS = {"control": {"action_scale": 0.5}, **LIN_VEL}
 CONTROL = "config.json: control.action_scale"
 VELOCITY = "config.json: normalization.obs_scales.lin_vel"
-
-
-def write_json(folder, value) -> None:
-    (folder / "config.json").write_text(value if isinstance(value, str) else json.dumps(value))
 
 
 def line(config: dict, env: Course | None = None) -> str:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import cached_in, settings, write
+from commands import settings, write
+from course import ACTIONS, SHAPES, UNITS, Course, numbers, write_json
+from course import saved as saved_run
 from golden.files import FOLDER, Golden
-from test_sub_policies import ACTIONS, SHAPES, UNITS, Course, numbers, write_json
-from test_sub_policies import saved as saved_run
 from tiny import make_state, normal
 from torch_writer import save
 
@@ -45,18 +45,12 @@ SOURCES = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    with cached_in(tmp_path_factory.mktemp("cache")):
-        yield
-
-
 def source(path, name="ActorCritic", normalised=True, kinds=("last",), env=None, seed=1, **policy) -> OnPolicyRunner:
     """A run folder whose actor sees height and proprioception, with other weights for each kind; its last state."""
     env = Course() if env is None else env
     values = {
         "env": {
-            "name": "test_sub_policies:Course",
+            "name": "course:Course",
             "num_envs": ENVS,
             "groups": {"actor": ["height", "proprioception"]},
         },
@@ -90,7 +84,7 @@ def student(path, groups=None, compat=None, **algorithm) -> dict:
     section = algorithm.pop("teacher_policy", {})
     section = section if path is None else {"teacher_ac_path": str(path), **section}
     return {
-        "env": {"name": "test_sub_policies:Course", "num_envs": 4, "groups": groups or {}},
+        "env": {"name": "course:Course", "num_envs": 4, "groups": groups or {}},
         "compat": compat or {},
         "policy": {"actor_hidden_dims": [4], "critic_hidden_dims": [4]},
         "algorithm": {"class_name": "TPPO", "teacher_policy": section, **algorithm},

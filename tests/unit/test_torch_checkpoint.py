@@ -14,7 +14,7 @@ import numpy as np
 import optax
 import pytest
 import tiny
-from commands import cached_in, call, log, settings, write
+from commands import call, log, settings, write
 from torch_checkpoints import STD, adam_state, checkpoint, statistics, weights
 from torch_writer import STORAGES, archive, plain, save, tensor
 
@@ -41,11 +41,10 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     file = save(folder / "model_5.pt", checkpoint())
     config = write(folder / "config.yaml", settings(folder / "logs"))
-    with cached_in(folder / "cache"):
-        (folder / "out").mkdir()  # empty: may be used
-        arguments = [str(file), "seed=4", "--config", str(config), "--out", str(folder / "out")]
-        assert torch_checkpoint.main(arguments) == 0
-        yield folder / "out"
+    (folder / "out").mkdir()  # empty: may be used
+    arguments = [str(file), "seed=4", "--config", str(config), "--out", str(folder / "out")]
+    assert torch_checkpoint.main(arguments) == 0
+    return folder / "out"
 
 
 def test_everything_is_imported(run):

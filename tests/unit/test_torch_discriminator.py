@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from commands import cached_in, call, log, settings, write
+from commands import call, log, settings, write
 from torch_checkpoints import adam_state, checkpoint, weights
 from torch_writer import save
 
@@ -135,17 +135,16 @@ def test_an_optimizer_of_other_parameters_is_not_imported(tmp_path):
 def test_training_continues(tmp_path):
     file = save(tmp_path / "model_5.pt", amp_checkpoint())
     config = write(tmp_path / "config.yaml", amp_settings(tmp_path, discriminator_with_policy=True))
-    with cached_in(tmp_path / "cache"):
-        arguments = [str(file), "--config", str(config), "--out", str(tmp_path / "run")]
-        assert torch_checkpoint.main(arguments) == 0
-        runner = OnPolicyRunner(None, run_dir.read_config(tmp_path / "run")[0])
-        runner.load(tmp_path / "run")
-        state = jax.device_get(runner.train_state)
-        runner.close()
-        np.testing.assert_array_equal(moments(state.opt_state["policy"]).mu, np.concatenate([JUDGE, POLICY]))
-        kernel = state.params["discriminator"]["params"]["trunk"]["layer_0"]["kernel"]
-        np.testing.assert_array_equal(kernel, judge()["discriminator.trunk.0.weight"].T)
-        assert train.main(["--resume", str(tmp_path / "run"), "runner.max_iterations=6"]) == 0
+    arguments = [str(file), "--config", str(config), "--out", str(tmp_path / "run")]
+    assert torch_checkpoint.main(arguments) == 0
+    runner = OnPolicyRunner(None, run_dir.read_config(tmp_path / "run")[0])
+    runner.load(tmp_path / "run")
+    state = jax.device_get(runner.train_state)
+    runner.close()
+    np.testing.assert_array_equal(moments(state.opt_state["policy"]).mu, np.concatenate([JUDGE, POLICY]))
+    kernel = state.params["discriminator"]["params"]["trunk"]["layer_0"]["kernel"]
+    np.testing.assert_array_equal(kernel, judge()["discriminator.trunk.0.weight"].T)
+    assert train.main(["--resume", str(tmp_path / "run"), "runner.max_iterations=6"]) == 0
     (line,) = log(tmp_path / "run")
     assert line["iteration"] == 6
     assert np.isfinite(line["Loss/discriminator_expert_loss"])

@@ -6,8 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_memory_queue import filled, start
-from tiny import ACTION_SIZE, SHAPES, make_algorithm, make_batch, make_env, make_state, normal
+from tiny import (
+    ACTION_SIZE,
+    SHAPES,
+    filled,
+    make_algorithm,
+    make_batch,
+    make_env,
+    make_state,
+    normal,
+    start_states,
+)
 
 from strl_jax.algorithms import rollout, tppo, update
 from strl_jax.algorithms.base import apply_policy
@@ -52,7 +61,7 @@ class Collected:
         self.data = make_data(self.teacher)
         fields = {"teacher_act_prob": "linear", "update_times_scale": SCALE}
         self.algorithm = with_teacher(make_algorithm(env=env.env), self.teacher, **fields)
-        state, pool = start(env, self.algorithm, B)
+        state, pool = start_states(env, self.algorithm, B, T)
         hook = self.algorithm.act_hook
         state = state.replace(hooks={hook.name: hook.init(jax.random.key(0), B)})
         train, step, self.found = make_state(self.algorithm), jax.jit(self._step), []

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import yaml
-from commands import cached_in, call, log, run, settings, write
+from commands import call, log, run, settings, write
 
 from strl_jax import train
 from strl_jax.config import load, to_dict
@@ -46,13 +46,6 @@ FAULTS = {
         r"--process-id: 2 is not allowed; it must be in 0\.\.1",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def cache_of_its_own(tmp_path):
-    """The command would turn on the user's cache for all later tests."""
-    with cached_in(tmp_path / "cache"):
-        yield
 
 
 @pytest.fixture
@@ -309,7 +302,7 @@ def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
 
 
 def test_real_command(config, tmp_path):
-    code, out, err = run("--config", config, "algorithm.gama=0.9", cache=tmp_path / "cache")
+    code, out, err = run("--config", config, "algorithm.gama=0.9")
     assert (code, out) == (2, "")
     assert err == "error: override 'algorithm.gama=0.9': algorithm.gama: unknown key; nearest is gamma\n"
     assert not (tmp_path / "logs").exists()
