@@ -101,6 +101,22 @@ class Rollout:
 
 
 @struct.dataclass
+class Metrics:
+    """Numbers of one iteration for the log, over all shards."""
+
+    mean_reward_each_timestep: Array  # [], of the environment, over valid steps
+    mean_std: Array  # []
+    invalid: Array  # [], number of invalid steps
+    finished: Array  # [], number of finished episodes
+    finished_steps: Array  # [], number of their steps
+    episode_metrics: dict[str, Array]  # metric -> sum over these steps, []
+    episode_reward: Array  # [shards * window], the last finished episodes, oldest first, NaN where there are fewer
+    episode_length: Array  # [shards * window], likewise
+    hooks: dict[str, Array]  # full log name -> []
+    update: dict[str, Array] | None = None  # name -> [], losses and other numbers of the update
+
+
+@struct.dataclass
 class Batch:
     """A prepared rollout, leaves [T, B, ...], or a minibatch of it: leaves [M, ...], or [T, M, ...] if recurrent."""
 

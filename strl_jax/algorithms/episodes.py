@@ -6,7 +6,7 @@ from flax import struct
 
 from strl_jax.algorithms.returns import UNROLL
 from strl_jax.sharding import all_gather, psum
-from strl_jax.types import Array, EpisodeSums, StepRecord
+from strl_jax.types import Array, EpisodeSums, Metrics, StepRecord
 
 WINDOW = 100  # finished episodes per shard and iteration in the log; st_rl's window has this length
 
@@ -67,16 +67,11 @@ def accumulate(
     return new, discounted, EpisodeLog(*log, finished, {name: total[i] for i, name in enumerate(names)})
 
 
-def summarize(record: StepRecord, log: EpisodeLog, axis_name: str | None) -> dict:
+def summarize(record: StepRecord, log: EpisodeLog, hooks: dict[str, Array], axis_name: str | None) -> Metrics:
     """The log metrics of a rollout, over all shards.
 
-    Returns:
-        ``mean_reward_each_timestep``, ``mean_std``, ``invalid`` (number of steps with
-        NaN), ``finished`` and ``finished_steps`` (number of episodes and of their
-        steps), ``episode_metrics`` (name -> sum over those episodes' steps), and
-        ``episode_reward`` and ``episode_length``: ``[shards * WINDOW]``, the last
-        finished episodes of each shard, oldest first, the shards in turn, NaN where
-        there were fewer.
+    Args:
+        hooks: metrics of the hooks, under their full names.
     """
 
     def interleave(last: Array) -> Array:  # by age, so that the newest of every shard come last
@@ -95,16 +90,17 @@ def summarize(record: StepRecord, log: EpisodeLog, axis_name: str | None) -> dic
         ),
         axis_name,
     )
-    return {
-        "mean_reward_each_timestep": reward / jnp.maximum(total, 1.0),
-        "mean_std": std / number,
-        "invalid": number - total,
-        "finished": episodes,
-        "finished_steps": steps,
-        "episode_metrics": metrics,
-        "episode_reward": interleave(_last(finished, log.reward)),
-        "episode_length": interleave(_last(finished, log.length.astype(jnp.float32))),
-    }
+    return Metrics(
+        mean_reward_each_timestep=reward / jnp.maximum(total, 1.0),
+        mean_std=std / number,
+        invalid=number - total,
+        finished=episodes,
+        finished_steps=steps,
+        episode_metrics=metrics,
+        episode_reward=interleave(_last(finished, log.reward)),
+        episode_length=interleave(_last(finished, log.length.astype(jnp.float32))),
+        hooks=hooks,
+    )
 
 
 def _last(finished: Array, values: Array) -> Array:

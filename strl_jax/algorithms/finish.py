@@ -13,7 +13,7 @@ from strl_jax.modules import normalizer
 from strl_jax.modules.policy import last
 from strl_jax.sharding import psum
 from strl_jax.storage.sarsa import next_observations
-from strl_jax.types import Array, EpisodeSums, Rollout, RolloutState, StepRecord, TrainState, Transition
+from strl_jax.types import Array, EpisodeSums, Metrics, Rollout, RolloutState, StepRecord, TrainState, Transition
 
 
 @struct.dataclass
@@ -25,7 +25,7 @@ class Rewards:
     stats: dict[str, Any]  # statistics after the rollout
     episode: EpisodeSums  # running sums after the last step
     discounted: Array  # [B], running discounted return
-    metrics: dict  # the log, see episodes.summarize
+    metrics: Metrics
 
 
 def finish(
@@ -39,7 +39,7 @@ def finish(
     *,
     data: dict | None = None,
     key: Array | None = None,
-) -> tuple[TrainState, RolloutState, Rollout, dict]:
+) -> tuple[TrainState, RolloutState, Rollout, Metrics]:
     """The rollout, from the records of its steps.
 
     Args:
@@ -123,7 +123,7 @@ def process_rewards(
         start.episode, start.discounted, record, algorithm.config.gamma, total
     )
     stats, reward = _normalize(algorithm, stats, total, record.valid, episode_log.discounted, axis_name)
-    metrics = episodes.summarize(record, episode_log, axis_name) | {"hooks": log}
+    metrics = episodes.summarize(record, episode_log, log, axis_name)
     return Rewards(reward, extras, stats, sums, discounted, metrics)
 
 

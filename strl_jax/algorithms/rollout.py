@@ -11,7 +11,7 @@ from flax import struct
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.episodes import stack_metrics
 from strl_jax.algorithms.finish import finish
-from strl_jax.types import Array, EpisodeState, Obs, Rollout, RolloutState, StepRecord, TimeStep, TrainState
+from strl_jax.types import Array, EpisodeState, Metrics, Obs, Rollout, RolloutState, StepRecord, TimeStep, TrainState
 
 
 @struct.dataclass
@@ -47,7 +47,7 @@ def collect(
     *,
     data: dict | None = None,
     axis_name: str | None = None,
-) -> tuple[TrainState, RolloutState, Rollout, dict]:
+) -> tuple[TrainState, RolloutState, Rollout, Metrics]:
     """``num_steps`` steps of all environments as one ``lax.scan``.
 
     Args:
@@ -61,7 +61,7 @@ def collect(
         data: constant data of the hooks: a teacher's weights, an expert's motion.
 
     Returns:
-        train state, rollout state, rollout and metrics (see ``episodes.summarize``).
+        train state, rollout state, rollout and metrics.
     """
 
     def step(loop, drawn):

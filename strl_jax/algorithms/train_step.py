@@ -126,7 +126,7 @@ def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int, *, tr
         train_state, kept, losses = learn_shard(
             algorithm, AXIS, train_state, state.memory, rolled, key, data, transforms
         )
-        return train_state, state.replace(memory=kept), metrics | {"update": losses}
+        return train_state, state.replace(memory=kept), metrics.replace(update=losses)
 
     return shard_jit(step, mesh, in_specs=(P(), P(AXIS), P()), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))
 

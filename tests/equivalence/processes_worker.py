@@ -25,7 +25,7 @@ def main(address: str, processes: int, process: int):
     step = train_step.make_train_step(env, algorithm, mesh, num_steps=4)
     for iteration in range(3):
         *states, metrics = step(*states, {})
-        for name, value in sorted(metrics["update"].items()):
+        for name, value in sorted(metrics.update.items()):
             print(iteration, name, float(value).hex(), flush=True)
     print("devices", mesh.size, "processes", jax.process_count(), flush=True)
 

@@ -231,10 +231,10 @@ def test_broken_environments_are_contained_and_nothing_compiles_again(case):
     assert int(train.iteration) == 3
 
     lost = len(PARTS) * DEVICES * 2
-    assert metrics["invalid"] == lost
-    assert metrics["update"]["skipped"] == 0
+    assert metrics.invalid == lost
+    assert metrics.update["skipped"] == 0
     unfinished = ("episode_reward", "episode_length")  # NaN by design
-    logged = {name: value for name, value in metrics.items() if name not in unfinished}
+    logged = {name: value for name, value in vars(metrics).items() if name not in unfinished}
     check_finite((train, state, logged))
     check_learned(case, first.params, train.params)
     check_counts(case, train.stats, state.memory, lost)
@@ -280,5 +280,5 @@ def test_host_loop_is_scan(compat):
     env_step = jax.jit(lambda episode, action, key: env.step(episode, action, pool, key))
     arguments = (train.replace(iteration=jnp.int32(2)), state, jax.random.key(2))
     *_, found, metrics = same_in_both_loops(algorithm, env_step, arguments, T, data, rtol=1e-5)
-    assert metrics["invalid"] == 3 * len(PARTS)  # of six steps
+    assert metrics.invalid == 3 * len(PARTS)  # of six steps
     assert 0 < found.steps.extras[teacher.ACTING].mean() < 1

@@ -29,7 +29,7 @@ def check(env, compat, num_envs: int, num_steps: int):
     step = train_step.make_train_step(env, algorithm, mesh, num_steps)
     states, metrics = call_thrice(step, states)
     assert int(states[0].iteration) == 3
-    assert metrics["update"]["skipped"] == 0
+    assert metrics.update["skipped"] == 0
 
 
 class EmptyLeaf(Env):

@@ -23,6 +23,9 @@ def local_plans() -> np.ndarray:
     return np.asarray(plans, np.int32).reshape(SHARDS, EPOCHS * MINIBATCHES, -1)
 
 
+ORDERED = ("episode_reward", "episode_length")  # they depend on the order of environments
+
+
 def global_plan(local: np.ndarray) -> np.ndarray:
     """The same minibatches in the indices of the whole rollout, ``[update, SHARDS * M]``."""
     envs = B // SHARDS
@@ -53,7 +56,7 @@ def run(algorithm, devices: int, plan):
     def iteration(train_state, states, outputs, plan):
         train_state, end, data, metrics = finish(algorithm, train_state, *states, train_state.stats, outputs, AXIS)
         train_state, summary = update(algorithm, train_state, data, key, plan=plan[0], axis_name=AXIS)
-        shared = {name: value for name, value in metrics.items() if name not in ("episode_reward", "episode_length")}
+        shared = {name: value for name, value in vars(metrics).items() if name not in ORDERED}
         return (train_state, summary | shared), (end.episode, end.discounted)
 
     step = shard_jit(

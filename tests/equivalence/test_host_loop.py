@@ -27,6 +27,6 @@ def test_host_loop_is_scan(compat):
     arguments = (make_state(algorithm), state, jax.random.key(2))
 
     _, _, data, metrics = same_in_both_loops(algorithm, env_step, arguments, T)
-    assert metrics["invalid"] > 0
-    assert metrics["finished"] > 0
+    assert metrics.invalid > 0
+    assert metrics.finished > 0
     assert data.steps.reward.shape == (T, B)

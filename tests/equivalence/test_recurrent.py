@@ -32,7 +32,7 @@ def test_host_loop_is_scan(kind, compat):
     arguments = (make_state(algorithm), state, jax.random.key(2))
 
     _, end, data, metrics = same_in_both_loops(algorithm, env_step, arguments, T)
-    assert metrics["invalid"] > 0
+    assert metrics.invalid > 0
     assert 0 < data.steps.reset.mean() < 1
     for name in ("actor", "critic"):
         assert (end.carry[name]["hidden"] != carry[name]["hidden"]).all()

@@ -38,7 +38,7 @@ def test_host_loop_is_scan():
         if not jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=name)
     _, end, found, metrics = scan
-    assert metrics["invalid"] > 0
+    assert metrics.invalid > 0
     assert 0 < found.steps.extras["teacher_acting"].mean() < 1
     assert all(leaf.any() for leaf in jax.tree.leaves(end.hooks["teacher"]["carry"]["actor"]))
 
@@ -61,8 +61,8 @@ def test_queue_on_four_devices_compiles_once(kind):
     compiled, given = train_step.make_train_step(env, algorithm, mesh, 4), iter(teachers)
     (train_state, state), metrics = call_thrice(lambda train, state, _: compiled(train, state, next(given)), init)
     assert int(train_state.iteration) == 3
-    assert metrics["invalid"] > 0
-    assert metrics["update"]["skipped"] == 0
+    assert metrics.invalid > 0
+    assert metrics.update["skipped"] == 0
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(train_state.params))
-    np.testing.assert_allclose(metrics["update"]["learning_rate"], 1e-4, rtol=1e-6)  # 1e-3 * 0.1^(2 // 2)
+    np.testing.assert_allclose(metrics.update["learning_rate"], 1e-4, rtol=1e-6)  # 1e-3 * 0.1^(2 // 2)
     np.testing.assert_array_equal(state.memory["queue"].count, [10] * B)  # int(2.5 * 4) of 12 steps

@@ -117,8 +117,8 @@ class Trainer:
         states = self.states(seed)
         for _ in range(ITERATIONS):
             *states, metrics = self.step(*states, data)
-            assert metrics["update"]["skipped"] == 0
-        assert metrics["hooks"]["Discriminator/saturated"] == 0
+            assert metrics.update["skipped"] == 0
+        assert metrics.hooks["Discriminator/saturated"] == 0
         return states[0]
 
     def mean(self, train_state, obs):

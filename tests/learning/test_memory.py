@@ -32,9 +32,9 @@ def train(memory):
     step = make_train_step(env, algorithm, mesh, NUM_STEPS)
     for _ in range(ITERATIONS):
         *states, metrics = step(*states, {})
-        assert metrics["update"]["skipped"] == 0
-    assert metrics["finished"] == NUM_ENVS * NUM_STEPS / (DELAY + 1)
-    return algorithm, states[0], float(metrics["mean_reward_each_timestep"]) * (DELAY + 1)
+        assert metrics.update["skipped"] == 0
+    assert metrics.finished == NUM_ENVS * NUM_STEPS / (DELAY + 1)
+    return algorithm, states[0], float(metrics.mean_reward_each_timestep) * (DELAY + 1)
 
 
 def episodes(algorithm, train_state):

@@ -47,9 +47,9 @@ def final_returns(config=None):
         found = 0.0
         for _ in range(ITERATIONS):
             *states, metrics = step(*states, {})
-            assert metrics["update"]["skipped"] == 0
-            found += float(metrics["episode_metrics"]["reached"])
-        returns.append(float(metrics["mean_reward_each_timestep"]) * chain.episode_length)
+            assert metrics.update["skipped"] == 0
+            found += float(metrics.episode_metrics["reached"])
+        returns.append(float(metrics.mean_reward_each_timestep) * chain.episode_length)
         reached.append(found)
     return returns, reached
 

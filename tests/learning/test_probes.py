@@ -48,8 +48,8 @@ class Trainer:
         invalid = []
         for _ in range(ITERATIONS):
             train_state, state, metrics = self.step(train_state, state, {})
-            invalid.append(metrics["invalid"])
-            assert metrics["update"]["skipped"] == 0
+            invalid.append(metrics.invalid)
+            assert metrics.update["skipped"] == 0
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((train_state, state.episode)))
         return train_state, float(sum(invalid))
 

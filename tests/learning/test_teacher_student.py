@@ -45,7 +45,7 @@ def train(env, algorithm, data: dict, iterations: int, *, num_envs: int, num_ste
     step = make_train_step(env, algorithm, ONE, num_steps)
     for _ in range(iterations):
         *states, metrics = step(*states, data)
-    assert metrics["update"]["skipped"] == 0
+    assert metrics.update["skipped"] == 0
     return states[0], metrics
 
 
@@ -85,9 +85,9 @@ def test_a_memory_finds_what_the_teacher_sees():
     state, metrics = train(env, algorithm, data, 80, num_envs=32, num_steps=10)
     output, signs = episodes(algorithm, state)
     np.testing.assert_allclose(output.mean[..., 0], np.broadcast_to(signs, (DELAY + 1, 2)), atol=0.1)
-    assert metrics["hooks"]["Train/teacher_acting"] == 0.0
-    assert metrics["update"]["distillation_loss"] < 0.1
-    assert "surrogate" not in metrics["update"]
+    assert metrics.hooks["Train/teacher_acting"] == 0.0
+    assert metrics.update["distillation_loss"] < 0.1
+    assert "surrogate" not in metrics.update
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_an_estimator_finds_what_the_teacher_sees():
     wanted = np.broadcast_to(signs, (DELAY + 1, 2))
     np.testing.assert_allclose(output.estimates["estimator"][..., 0], wanted, atol=0.1)
     np.testing.assert_allclose(output.mean[..., 0], wanted, atol=0.1)
-    assert metrics["update"]["estimator_loss"] < 0.01
+    assert metrics.update["estimator_loss"] < 0.01
 
 
 @pytest.mark.slow
@@ -124,5 +124,5 @@ def test_teacher_and_expert_agree():
     groups = algorithm.pack({}, {"state": jnp.array([[-1.0], [1.0]])})
     output = algorithm.policy.apply(state.params["policy"], groups, {}, jnp.zeros(2, bool))
     np.testing.assert_allclose(output.mean[:, 0], 1.0, atol=0.1)
-    assert metrics["hooks"]["Train/teacher_acting"] == 0.0
-    assert metrics["hooks"]["Episode_Reward/style_reward"] > 0
+    assert metrics.hooks["Train/teacher_acting"] == 0.0
+    assert metrics.hooks["Episode_Reward/style_reward"] > 0

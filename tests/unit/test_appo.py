@@ -302,9 +302,9 @@ def test_broken_environments_are_contained(compat, memory):
     algorithm = make_algorithm(compat, amp=amp, shapes=NAN_SHAPES, actions=1, memory=memory, **options)
     data = {"expert": jnp.ones((3, D))}
     first, (state, kept), metrics = train(algorithm, env, 3, data=data)
-    assert sum(m["invalid"] for m in metrics) > 0
-    assert all(m["update"]["skipped"] == 0 for m in metrics)
-    leaves = (state.params, state.opt_state, state.stats, [(m["update"], m["hooks"]) for m in metrics])
+    assert sum(m.invalid for m in metrics) > 0
+    assert all(m.update["skipped"] == 0 for m in metrics)
+    leaves = (state.params, state.opt_state, state.stats, [(m.update, m.hooks) for m in metrics])
     for path, leaf in jax.tree.leaves_with_path(leaves):
         assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
     moved = jax.tree.map(lambda a, b: bool((a != b).any()), first.params, state.params)
@@ -312,7 +312,7 @@ def test_broken_environments_are_contained(compat, memory):
     assert all("weight_hh" in path for path in still)  # in episodes of one step a memory is always empty
     ring = kept.memory["style"]
     assert (ring.count == 10).all()
-    valid = 3 * 5 * 8 - sum(m["invalid"] for m in metrics)
+    valid = 3 * 5 * 8 - sum(m.invalid for m in metrics)
     if compat.separate_amp_normalizers:
         assert state.stats["ref_obs"].count == state.stats["ref_motion"].count == valid
     else:
@@ -363,7 +363,7 @@ def test_termination_ends_episodes_early():
         fields = {"discriminator_termination_threshold": threshold}
         algorithm = make_algorithm(amp=amp, shapes=shapes, actions=1, **fields)
         *_, (metrics,) = train(algorithm, env, 1, data={"expert": jnp.ones((3, 4))})
-        finished[threshold] = int(metrics["finished"])
+        finished[threshold] = int(metrics.finished)
     assert finished == {0.0: 8, 1.0: 40}
 
 
@@ -414,7 +414,7 @@ def iterate(algorithm, devices: int, plan):
     def iteration(state, states, outputs, plan):
         state, _, data, metrics = finish(algorithm, state, *states, state.stats, outputs, AXIS, key=key)
         state, summary = update.update(algorithm, state, data, key, plan=plan[0], axis_name=AXIS)
-        return state, summary | metrics["hooks"]
+        return state, summary | metrics.hooks
 
     specs = (P(), P(AXIS), P(None, AXIS), P(AXIS))
     step = shard_jit(iteration, make_mesh(jax.devices()[:devices]), in_specs=specs, out_specs=(P(), P()))

@@ -66,16 +66,16 @@ def train(env, iterations: int):
 @pytest.mark.parametrize("where", [pytest.param("obs", marks=pytest.mark.slow), "reward"])
 def test_a_number_too_large_is_a_broken_simulator(where):
     metrics, state = train(Odd(size=1e20, where=where), 2)
-    assert metrics[0]["invalid"] == 2  # of environment 0: it breaks at age 2, starts again and breaks again
+    assert metrics[0].invalid == 2  # of environment 0: it breaks at age 2, starts again and breaks again
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state.params, state.stats)))
-    assert all(m["update"]["skipped"] == 0 for m in metrics)
+    assert all(m.update["skipped"] == 0 for m in metrics)
 
 
 def test_ends_may_be_numbers_and_metrics_may_appear_only_in_steps():
     metrics, _ = train(Odd(), 1)
     # Each of 4 episodes of 4 steps sums 1 + 2 + 3 + 4.
-    assert metrics[0]["finished"] == 4
-    assert dict(metrics[0]["episode_metrics"]) == {"late": 40.0}
+    assert metrics[0].finished == 4
+    assert dict(metrics[0].episode_metrics) == {"late": 40.0}
 
 
 def test_statistics_stay_where_a_sample_overflows():

@@ -46,12 +46,12 @@ def window(shards: int, rewards: np.ndarray):
     log = episodes.EpisodeLog(reward, ones.astype(jnp.int32), reward, ones, {})
     record = make_record(valid=ones, reward=reward, std=jnp.ones((*rewards.shape, 1)))
     summarize = shard_jit(
-        lambda record, log: episodes.summarize(record, log, AXIS),
+        lambda record, log: episodes.summarize(record, log, {}, AXIS),
         make_mesh(jax.devices()[:shards]),
         in_specs=(P(None, AXIS), P(None, AXIS)),
         out_specs=P(),
     )
-    values = np.asarray(summarize(record, log)["episode_reward"])
+    values = np.asarray(summarize(record, log).episode_reward)
     assert values.shape == (shards * episodes.WINDOW,)
     return values[~np.isnan(values)].tolist()
 

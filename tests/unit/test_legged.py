@@ -428,14 +428,14 @@ def test_torques_that_break_the_simulator_poison_no_run():
         episode=EpisodeConfig(max_tilt=None),
     )
     metrics, state = train(LeggedEnv(wild), 4, 2)
-    assert sum(m["invalid"] for m in metrics) > 0
+    assert sum(m.invalid for m in metrics) > 0
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
-    assert all(m["update"]["skipped"] == 0 for m in metrics)
+    assert all(m.update["skipped"] == 0 for m in metrics)
 
 
 def test_twenty_iterations_of_sixteen_robots():
     metrics, state = train(LeggedEnv(), 16, 20)
-    assert sum(m["invalid"] for m in metrics) == 0
-    assert sum(m["finished"] for m in metrics) >= 16 * 20 * 8 // 50 - 16
+    assert sum(m.invalid for m in metrics) == 0
+    assert sum(m.finished for m in metrics) >= 16 * 20 * 8 // 50 - 16
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
     assert state.iteration == 20

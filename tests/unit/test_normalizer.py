@@ -119,4 +119,4 @@ def test_rewards_are_divided_by_the_deviation_of_their_return():
     expected = [[1.0, -1.0], [0.5 / 0.9428090, 0.0]]  # 1 / 0.94 is clipped
     np.testing.assert_allclose(data.steps.reward, expected, rtol=1e-6)
     # The log keeps the environment's numbers: (1 - 1 + 0.5 + 3) / 3 valid steps
-    np.testing.assert_allclose(metrics["mean_reward_each_timestep"], 3.5 / 3, rtol=1e-6)
+    np.testing.assert_allclose(metrics.mean_reward_each_timestep, 3.5 / 3, rtol=1e-6)

@@ -229,12 +229,12 @@ def test_train_step_with_nan_compiles_once(memory):
             *states, metrics = step(*states, {})
             jax.block_until_ready(metrics)
         assert bool(compiled) == compiles
-        invalid += int(metrics["invalid"])
-        assert metrics["update"]["skipped"] == 0
-        assert metrics["update"]["rnd_loss"] > 0
-        assert metrics["hooks"]["Episode_Reward/rnd_reward"] > 0
+        invalid += int(metrics.invalid)
+        assert metrics.update["skipped"] == 0
+        assert metrics.update["rnd_loss"] > 0
+        assert metrics.hooks["Episode_Reward/rnd_reward"] > 0
     after = jax.device_get(states[0])
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, metrics["update"])))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, metrics.update)))
     assert 0 < invalid < T * 16
     for name in ("rnd_state", "rnd_reward"):
         assert after.stats[name].count == 2 * T * 16 - invalid
@@ -259,7 +259,7 @@ def iterate(algorithm, state, devices, plan):
         collected, _, data, metrics = finish(algorithm, state, *states, state.stats, outputs, AXIS, key=key)
         batch = update.prepare(algorithm, data, axis_name=AXIS)
         after, summary = update.update(algorithm, collected, data, key, plan=plan[0], axis_name=AXIS)
-        return (after, summary | metrics["hooks"], collected.stats), (data.steps.reward, batch.extras)
+        return (after, summary | metrics.hooks, collected.stats), (data.steps.reward, batch.extras)
 
     step = shard_jit(
         iteration,

@@ -112,7 +112,7 @@ def test_who_acts(collected):
             # An iteration later the probability would be 1 / 4 lower.
             told_apart += (steps.done[t] & (uniform < probability) & (uniform > probability - 0.25)).sum()
         np.testing.assert_array_equal(steps.action, np.where(acting[..., None] > 0, steps.extras[LABELS], sampled))
-        (logged,) = log["hooks"].values()
+        (logged,) = log.hooks.values()
         np.testing.assert_allclose(logged, acting.mean(), rtol=1e-5)
     means = [steps.extras[ACTING].mean() for steps, *_ in collected.found]
     assert means[:2] == [1.0, 1.0]

@@ -9,6 +9,7 @@ from strl_jax.runners.log import scalars
 from strl_jax.runners.log.console import Console
 from strl_jax.runners.log.writers import Writer, WriterError
 from strl_jax.runners.progress import Progress
+from strl_jax.types import Metrics
 
 
 class SafeWriters:
@@ -64,7 +65,7 @@ class MetricLogging:
         self._steps, self._episode_seconds, self._interval = steps_per_iteration, episode_seconds, interval
         self._warn_from = (1, steps_per_iteration)  # numbers of invalid steps that cause a warning, each once
 
-    def read(self, iteration: int, metrics: Mapping, seconds: float, split: Mapping[str, float]) -> dict[str, float]:
+    def read(self, iteration: int, metrics: Metrics, seconds: float, split: Mapping[str, float]) -> dict[str, float]:
         """Adds an iteration to the progress. Returns its scalars.
 
         Args:
@@ -75,8 +76,8 @@ class MetricLogging:
         progress = self._progress
         progress.iteration = iteration
         progress.env_steps += self._steps
-        progress.rewards.extend(scalars.finite(metrics["episode_reward"]))
-        progress.lengths.extend(scalars.finite(metrics["episode_length"]))
+        progress.rewards.extend(scalars.finite(metrics.episode_reward))
+        progress.lengths.extend(scalars.finite(metrics.episode_length))
         values = scalars.from_metrics(metrics, self._episode_seconds)
         values |= {"Perf/iteration_time": seconds, "Perf/total_fps": self._steps / seconds, **split}
         memory = scalars.memory_bytes()

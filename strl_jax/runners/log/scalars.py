@@ -6,8 +6,10 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
+from strl_jax.types import Metrics
 
-def from_metrics(metrics: Mapping, episode_seconds: float) -> dict[str, float]:
+
+def from_metrics(metrics: Metrics, episode_seconds: float) -> dict[str, float]:
     """Scalars of a train step's metrics.
 
     Args:
@@ -15,17 +17,17 @@ def from_metrics(metrics: Mapping, episode_seconds: float) -> dict[str, float]:
         episode_seconds: time limit of an episode in seconds. Reward terms are divided
             by it, as in legged_gym.
     """
-    update = metrics["update"]
+    update = metrics.update
     scalars = {f"Loss/{name}": float(value) for name, value in update.items() if name != "skipped"}
-    scalars |= {name: float(value) for name, value in metrics["hooks"].items()}
+    scalars |= {name: float(value) for name, value in metrics.hooks.items()}
     scalars["Loss/skipped_updates"] = float(update["skipped"])
-    scalars["Policy/mean_noise_std"] = float(metrics["mean_std"])
-    scalars["Train/mean_reward_each_timestep"] = float(metrics["mean_reward_each_timestep"])
-    scalars["Train/finished_episodes"] = float(metrics["finished"])
-    scalars["Train/invalid_steps"] = float(metrics["invalid"])
-    episodes, steps = float(metrics["finished"]), float(metrics["finished_steps"])
+    scalars["Policy/mean_noise_std"] = float(metrics.mean_std)
+    scalars["Train/mean_reward_each_timestep"] = float(metrics.mean_reward_each_timestep)
+    scalars["Train/finished_episodes"] = float(metrics.finished)
+    scalars["Train/invalid_steps"] = float(metrics.invalid)
+    episodes, steps = float(metrics.finished), float(metrics.finished_steps)
     if episodes:
-        for name, total in metrics["episode_metrics"].items():
+        for name, total in metrics.episode_metrics.items():
             if name.startswith("reward"):
                 scalars[f"Episode_Reward/{name}"] = float(total) / episodes / episode_seconds
             else:
