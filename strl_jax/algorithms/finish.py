@@ -58,51 +58,6 @@ def finish(
     def pack(stats, obs):
         return algorithm.pack(stats, obs, groups=("critic",))
 
-    rewards = process_rewards(algorithm, train_state, start, end, stats, record, axis_name, data=data, key=key)
-    reset = jnp.concatenate([start.reset[None], record.done[:-1]])
-    value, carries = algorithm.value(train_state.params, pack(used, record.obs), start.carry, reset)
-    bootstrap = _terminal_values(algorithm, train_state.params, pack(used, record.terminal_obs), carries)
-    end = end.replace(carry=end.carry | last(carries, reset))
-    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, end.obs), end)
-    steps = Transition(
-        obs=record.obs,
-        action=record.action,
-        log_prob=losses.log_prob(
-            record.sampled if algorithm.compat.sample_log_prob else record.action, record.mean, record.std
-        ),
-        value=value,
-        mean=record.mean,
-        std=record.std,
-        reward=rewards.reward,
-        done=record.done,
-        timeout=record.timeout,
-        bootstrap=jnp.where(record.timeout, bootstrap, 0.0),
-        valid=record.valid,
-        reset=reset,
-        masks=record.masks,
-        extras=rewards.extras,
-    )
-    rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
-    if algorithm.keeps_carries:
-        rollout = rollout.replace(carries=record.carry | _before(start.carry, carries))
-    end = end.replace(episode=rewards.episode, discounted=rewards.discounted)
-    return train_state.replace(stats=rewards.stats), end, rollout, rewards.metrics
-
-
-def process_rewards(
-    algorithm: Algorithm,
-    train_state: TrainState,
-    start: RolloutState,
-    end: RolloutState,
-    stats: dict,
-    record: StepRecord,
-    axis_name: str | None = None,
-    *,
-    data: dict | None = None,
-    key: Array | None = None,
-) -> Rewards:
-    """Applies all reward hooks, sums the episodes, normalises; arguments as in ``finish``."""
-    total, extras, log = record.reward, record.extras, _hook_means(algorithm, record, axis_name)
     collected = Collected(
         obs=record.obs,
         terminal_obs=record.terminal_obs,
@@ -112,11 +67,37 @@ def process_rewards(
         extras=record.extras,
         iteration=train_state.iteration,
         params=train_state.params,
+        key=key,
         data=data,
         axis_name=axis_name,
     )
+    rewards = process_rewards(algorithm, start, stats, record, collected)
+    reset = jnp.concatenate([start.reset[None], record.done[:-1]])
+    value, carries = algorithm.value(train_state.params, pack(used, record.obs), start.carry, reset)
+    bootstrap = _terminal_values(algorithm, train_state.params, pack(used, record.terminal_obs), carries)
+    end = end.replace(carry=end.carry | last(carries, reset))
+    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, end.obs), end)
+    values = {"value": value, "bootstrap": jnp.where(record.timeout, bootstrap, 0.0), "reset": reset}
+    steps = _transitions(algorithm, record, rewards, **values)
+    rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
+    if algorithm.keeps_carries:
+        rollout = rollout.replace(carries=record.carry | _before(start.carry, carries))
+    end = end.replace(episode=rewards.episode, discounted=rewards.discounted)
+    return train_state.replace(stats=rewards.stats), end, rollout, rewards.metrics
+
+
+def process_rewards(
+    algorithm: Algorithm, start: RolloutState, stats: dict, record: StepRecord, collected: Collected
+) -> Rewards:
+    """Applies all reward hooks, sums the episodes, normalises; arguments as in ``finish``.
+
+    Args:
+        collected: the rollout for the hooks; its ``key`` is that of the rollout.
+    """
+    total, extras, axis_name = record.reward, record.extras, collected.axis_name
+    log = _hook_means(algorithm, record, axis_name)
     for index, hook in enumerate(algorithm.reward_hooks):
-        rewarded = hook.reward(collected.replace(key=jax.random.fold_in(key, index + 2)), stats, total)
+        rewarded = hook.reward(collected.replace(key=jax.random.fold_in(collected.key, index + 2)), stats, total)
         total, stats, extras, log = rewarded.reward, rewarded.stats, extras | rewarded.extras, log | rewarded.log
     total = jnp.where(record.valid, total, 0.0)
     sums, discounted, episode_log = episodes.accumulate(
@@ -125,6 +106,25 @@ def process_rewards(
     stats, reward = _normalize(algorithm, stats, total, record.valid, episode_log.discounted, axis_name)
     metrics = episodes.summarize(record, episode_log, log, axis_name)
     return Rewards(reward, extras, stats, sums, discounted, metrics)
+
+
+def _transitions(algorithm: Algorithm, record: StepRecord, rewards: Rewards, **values: Array) -> Transition:
+    """The stored steps; ``values`` are the fields that come from the critic and the reset flags."""
+    drawn = record.sampled if algorithm.compat.sample_log_prob else record.action
+    return Transition(
+        obs=record.obs,
+        action=record.action,
+        log_prob=losses.log_prob(drawn, record.mean, record.std),
+        mean=record.mean,
+        std=record.std,
+        reward=rewards.reward,
+        done=record.done,
+        timeout=record.timeout,
+        valid=record.valid,
+        masks=record.masks,
+        extras=rewards.extras,
+        **values,
+    )
 
 
 def _hook_means(algorithm: Algorithm, record: StepRecord, axis_name: str | None) -> dict[str, Array]:

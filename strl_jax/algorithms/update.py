@@ -121,9 +121,8 @@ def update(
     *,
     data: dict | None = None,
     memory: dict | None = None,
-    plan: Array | None = None,
-    transforms: tuple[Transform, ...] = (),
     axis_name: str | None = None,
+    **options,
 ) -> tuple[TrainState, dict[str, Array]]:
     """``prepare``, ``epochs``, then the statistics of observations and hooks are updated with the rollout.
 
@@ -132,6 +131,7 @@ def update(
         data: constant data of the hooks: a teacher's weights, an expert's motion.
         memory: result of ``memory.remember``, which includes this rollout; only algorithms with a
             queue or a replay need it.
+        options: ``plan`` and ``transforms``, see ``epochs``.
 
     Returns:
         The new state, and the mean of every metric of ``epochs`` over the updates (``skipped``: the
@@ -144,8 +144,7 @@ def update(
         raise ValueError("the algorithm learns from earlier rollouts: pass memory=memory.remember(...) to update")
     memory = memory or {}
     batch = recall(algorithm, memory, rollout, data=data, axis_name=axis_name)
-    options = {"memory": memory, "plan": plan, "transforms": transforms, "axis_name": axis_name}
-    train_state, metrics = epochs(algorithm, train_state, batch, key, **options)
+    train_state, metrics = epochs(algorithm, train_state, batch, key, memory=memory, axis_name=axis_name, **options)
     steps, stats = rollout.steps, train_state.stats
     if not algorithm.compat.normalize_while_collecting:
         stats = algorithm.update_obs_stats(stats, steps.obs, steps.valid, axis_name)
