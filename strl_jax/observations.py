@@ -72,6 +72,6 @@ class Segments:
         return flat[..., self.slice(name)].reshape(*flat.shape[:-1], *shape)
 
     def replace(self, flat: jax.Array, name: str, value: jax.Array) -> jax.Array:
-        """``flat`` ``[..., size]`` with component ``name`` set to ``value``, flattened or in its own shape."""
+        """``flat`` ``[..., size]`` with component ``name`` replaced by ``value``, ``[..., *shape]`` or flattened."""
         where = self.slice(name)
         return flat.at[..., where].set(value.reshape(*flat.shape[:-1], where.stop - where.start))

@@ -58,8 +58,8 @@ def psum(tree, axis_name: str | None):
 def pmean(tree, axis_name: str | None):
     """Mean over all shards, leaf by leaf.
 
-    Correct if the local values are sums whose weights contain the number of shards (see
-    ``returns.weights``), wrong for local means over different numbers of samples.
+    It is the global mean if the local values are weighted sums with ``returns.weights``. It is wrong
+    for local means over different numbers of samples.
     """
     return tree if axis_name is None else jax.lax.pmean(tree, axis_name)
 

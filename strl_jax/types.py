@@ -20,7 +20,7 @@ class EnvState:
     physics: Any  # simulator state, leaves [B, ...]
     obs: Obs  # component -> [B, *shape]
     reward: Array  # [B]; reward and all fields below are None or {} in the state that is passed to the next step
-    terminated: Array  # bool[B], the task ended; the value after it is 0
+    terminated: Array  # bool[B], the task ended the episode, such as by a fall; no value is bootstrapped
     timeout: Array  # bool[B], the adapter itself ended the episode by a time limit
     metrics: dict[str, Array]  # name -> [B], summed over an episode for the log
     extras: dict[str, Array]  # name -> [B, ...], for algorithms (reference motion ...)
@@ -31,7 +31,7 @@ class EpisodeState:
     """State of the environments between two steps, with the step counters of their episodes."""
 
     env: EnvState  # physics and obs only
-    step: Array  # int32[B], steps since the reset
+    step: Array  # int32[B], steps since the reset; the first episodes may start at a random number
 
 
 @struct.dataclass
@@ -42,7 +42,7 @@ class TimeStep:
     reward: Array  # [B], 0 where not valid
     done: Array  # bool[B], the episode ended, for any reason
     timeout: Array  # bool[B], the episode ended by a time limit; subset of done
-    terminal_obs: Obs  # [B, ...], the observation after the step, before a reset
+    terminal_obs: Obs  # [B, ...], after the step, before a reset; where not valid, an observation of the reset pool
     valid: Array  # bool[B], false where the simulator returned NaN or infinity
     extras: dict[str, Array]  # [B, ...]
     metrics: dict[str, Array]  # [B]
@@ -65,7 +65,7 @@ class StepRecord:
     extras: dict[str, Array]  # [B, ...], of the environment and of the act hook
     terminal_obs: Obs  # [B, ...], after the step, before a reset; only components that are needed
     metrics: Array  # [B, K], metrics of the environment, sorted by name
-    carry: Any = None  # policy carry before the step, leaves [B, ...]; None if no queue needs it
+    carry: Any = None  # policy carry before the step without the critic's, leaves [B, ...]; None if no queue needs it
     stats: Any = None  # statistics that normalised this step; None without compat.normalize_while_collecting
 
 
@@ -96,7 +96,7 @@ class Rollout:
     steps: Transition
     carry0: Any  # policy carry at t = 0, leaves [B, ...]
     last_value: Array  # [B], value of the observation after the last step
-    stats: Any  # the statistics with which the observations were normalised; see rollout.collect
+    stats: Any  # statistics that normalised the observations; with compat.normalize_while_collecting [T, 1, *shape]
     carries: Any = None  # policy carry before every step, leaves [T, B, ...]; None if the algorithm does not need it
 
 
@@ -126,9 +126,9 @@ class Batch:
     value: Array  # [...]
     mean: Array  # [..., A]
     std: Array  # [..., A]
-    advantage: Array  # [...]
+    advantage: Array  # [...], normalised
     return_: Array  # [...]
-    weight: Array  # [...], 1 where valid, otherwise 0
+    weight: Array  # [...], 1 where valid, otherwise 0; update scales it per minibatch, see returns.weights
     reset: Array  # bool[...], the carry is set to zero before this step
     masks: dict[str, Array]  # stage -> bool[...]
     carry: Any  # policy carry at t = 0, leaves [B, ...]; {} if feed-forward
@@ -163,8 +163,8 @@ class TrainState:
     """State of the learner, replicated on every device."""
 
     params: dict[str, Any]  # parameter group -> Flax variables
-    opt_state: dict[str, Any]  # parameter group -> optax state
-    learning_rate: dict[str, Array]  # parameter group -> []
+    opt_state: dict[str, Any]  # optimiser -> optax state
+    learning_rate: dict[str, Array]  # optimiser -> []
     iteration: Array  # int32[]
     stats: dict[str, Any]  # observation group -> component -> RunningStats; also "reward" and statistics of hooks
 
@@ -174,7 +174,7 @@ class EpisodeSums:
     """Running sums over the current episode of each environment."""
 
     reward: Array  # [B]
-    length: Array  # int32[B], number of steps of the episode that were counted
+    length: Array  # int32[B], number of summed steps; a random start count of EpisodeState.step is not included
     metrics: dict[str, Array]  # name -> [B]
 
 

@@ -7,7 +7,7 @@ One PPO iteration, in the order in which it runs. ``train_step.make_train_step``
    a. ``rollout.choose``: the observation groups are normalised (``Algorithm.pack``), the policy samples an
       action, and the act hook (a teacher) may replace it;
    b. ``EpisodeEnv.step``: one step of the simulator; ended environments restart from the pool;
-   c. ``rollout.take_in``: the step becomes a ``StepRecord``; memories of ended episodes are cleared.
+   c. ``rollout.take_in``: the step becomes a ``StepRecord``; recurrent states start at zero in a new episode.
 3. ``finish.finish`` works on all T steps at once:
    a. ``finish.process_rewards``: reward hooks (style, RND), episode sums, reward normalisation;
    b. the critic's values of all observations, of terminal observations (time-outs) and of the last one.
@@ -16,14 +16,15 @@ One PPO iteration, in the order in which it runs. ``train_step.make_train_step``
 5. ``prepare.prepare`` turns the rollout into a ``Batch``:
    a. ``returns.bootstrap_timeouts``, then ``returns.gae``: advantages and returns (arXiv:1506.02438);
    b. ``returns.normalize_advantages``; hooks add labels and states (``extras``).
-6. ``update.epochs`` scans over the minibatches of all epochs. For each one:
-   a. ``minibatch.plan`` and ``gather``, or whole environments if the policy has a memory; transforms;
+6. ``update.epochs`` draws the indices of all minibatches of all epochs (``minibatch.plan``) and scans over them:
+   a. ``minibatch.gather``, or ``gather_envs`` (whole environments) if the policy has a memory; then transforms;
    b. ``base.apply_networks``: the policy and the other networks, once each;
    c. ``update.losses``: the terms of ``ppo.terms``: ``losses.surrogate``, ``losses.value``,
-      ``losses.entropy``; other algorithms add terms of their own;
-   d. gradients are averaged over the devices; ``schedules.adapt`` moves the learning rate with the KL;
-   e. ``optimizers.step`` clips the gradient and changes the weights, unless it is not finite.
-7. Last, the observation statistics take in the rollout (``Algorithm.update_obs_stats``).
+      ``losses.entropy``; other algorithms add more terms;
+   d. gradients are averaged over the devices; with ``schedule: adaptive``, ``schedules.adapt`` changes the
+      learning rate by the KL;
+   e. ``optimizers.step`` clips the gradient and changes the weights; it is skipped if the gradient is not finite.
+7. Last, the observations of the rollout are added to the statistics (``Algorithm.update_obs_stats``).
 
 An algorithm is data for these functions: ``ppo.make`` builds an ``Algorithm`` of terms, networks and optimisers;
 ``tppo.add``, ``appo.add`` and ``rnd.add`` return it with more terms and hooks (``hooks.ActHook``, ``RewardHook``).

@@ -11,7 +11,7 @@ from strl_jax.algorithms.hooks import Collected, part_of
 from strl_jax.observations import Segments
 from strl_jax.types import Array, EnvState, Obs
 
-POLICY, EXPERT = "ref_obs", "ref_motion"  # st_rl's names of the two, in an environment's extras and in a batch's
+POLICY, EXPERT = "ref_obs", "ref_motion"  # st_rl's names of their states in the extras of environment and batch
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class AmpInput:
     """The input of a discriminator: flat states of length ``size``.
 
     Attributes:
-        group: the policy's state is this group before a step and after it; None: the
-            environment's extras ``ref_obs``.
+        group: the policy's state is the observation of this group before a step and that after it,
+            concatenated; None: the environment's extras ``ref_obs``.
         from_env: the expert's state is the environment's extras ``ref_motion``; else it
             is drawn from ``data["expert"]``, ``[N, size]``.
         size: length D of a state.
@@ -39,8 +39,8 @@ class AmpInput:
         """The policy's states of a rollout, ``[T, B, D]``.
 
         Args:
-            after_reset: the second half of a pair is the observation before the next step, even after a
-                reset; else the observation after the step.
+            after_reset: at the end of an episode, the second half of a pair is the first observation of the
+                next episode; False: the observation after the step, before the reset.
         """
         if self.group is None:
             return _flat(collected.extras[POLICY], collected.valid.shape)

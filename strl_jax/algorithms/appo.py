@@ -43,17 +43,17 @@ class AmpFields(Section):
             labels, a number or a schedule.
         amp_obs_dim: length of the states that the discriminator sees; null: the length in the
             environment and the expert's file.
-        discriminator_learning_rate: its learning rate; null: the value of ``learning_rate``.
+        discriminator_learning_rate: learning rate of the discriminator; null: the value of ``learning_rate``.
         discriminator_max_grad_norm: global norm to which the discriminator's gradients are clipped.
-        discriminator_optimizer_class_name: torch's name of its optimiser.
+        discriminator_optimizer_class_name: torch's name of the discriminator's optimiser.
         discriminator_batch_fraction: fraction of each minibatch from which the discriminator learns. As in
             other implementations of AMP, a part is enough; the whole minibatch costs more time than the policy.
-        amp_replay_size: number of last steps of each environment from which the discriminator's
-            states are drawn at random; 0: it learns from the states of the minibatch.
-        task_reward_w: reward = style + task_reward_w * task, instead of ``task_reward_lerp``; or null.
+        amp_replay_size: number of last steps of each environment from which the policy's states for the
+            discriminator are drawn at random; 0: they are the states of the minibatch.
+        task_reward_w: reward = style + task_reward_w * task; null: the two are mixed by ``task_reward_lerp``.
         discriminator_termination_threshold: an episode ends where the style reward without
             ``style_reward_coef`` is below this value; null: never.
-        expert_file: file with the expert's states.
+        expert_file: .npy file with the expert's states [N, amp_obs_dim]; null: the environment's ref_motion.
     """
 
     discriminator_loss_coef: Coefficient = 1.0
@@ -81,12 +81,12 @@ class Scores:
 
     policy: Array  # [N]
     expert: Array  # [N]
-    gradient: Array  # [N, D], of the expert's scores by their states
-    weight: Array  # [N], of the samples; sums to 1 over all shards on average
+    gradient: Array  # [N, D], gradient of the expert's scores with respect to the expert's states
+    weight: Array  # [N], weights of the samples; their sum, averaged over shards, is 1
 
 
 def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -> Scores:
-    """Scores of the policy's and the expert's states, one pass over each and one back to the expert's.
+    """Scores of the policy's and the expert's states, and the gradient with respect to the expert's states.
 
     Args:
         fraction: share of the samples, evenly spread over the shuffled minibatch.
@@ -105,7 +105,10 @@ def discriminate(style: Style, params: dict, mb: Batch, fraction: float = 1.0) -
 
 
 def terms(config: AmpFields, style: Style, compat: Compat) -> tuple[Term, ...]:
-    """The discriminator's three losses, and ``dagger_loss`` and ``mimic_loss`` where the config has them."""
+    """The discriminator's three losses; ``dagger_loss`` and ``mimic_loss`` if their factors are not 0.
+
+    ``mimic_loss`` also needs ``compat.mimic_in_loss``.
+    """
     coef = schedules.make(config.discriminator_loss_coef)
     if compat.discriminator_with_policy:
         coef = _gate(coef)
@@ -161,9 +164,9 @@ def add(algorithm: Algorithm, config: AmpFields, style: Style, amp: AmpInput) ->
 
     Args:
         algorithm: any; its act hook, if it has one, gives ``action_labels``.
-        config: its config, which has ``learning_rate`` too.
+        config: settings; it must also have the field ``learning_rate``.
         style: the discriminator and the weights of its rewards.
-        amp: its input.
+        amp: the input of the discriminator.
     """
     compat = algorithm.compat
     fraction = 1.0 if compat.whole_discriminator_batch else config.discriminator_batch_fraction
@@ -201,7 +204,7 @@ def make(
 
 
 def _optimization(algorithm: Algorithm, config: AmpFields) -> dict:
-    """The optimiser of the discriminator: a separate one, or with compat the policy's."""
+    """The optimiser of the discriminator: a separate one, or the policy's with ``compat.discriminator_with_policy``."""
     compat = algorithm.compat
     if compat.discriminator_with_policy:
         together = (*algorithm.members.get("policy", ("policy",)), DISCRIMINATOR)
@@ -216,7 +219,7 @@ def _optimization(algorithm: Algorithm, config: AmpFields) -> dict:
 
 
 def _gate(coef: optax.Schedule) -> optax.Schedule:
-    """1 where the coefficient is not 0."""
+    """A schedule that is 1 where ``coef`` is not 0, otherwise 0."""
     return lambda iteration: jnp.where(jnp.asarray(coef(iteration)) != 0, 1.0, 0.0)
 
 

@@ -33,7 +33,7 @@ class Term:
     Attributes:
         name: its name in the log.
         coef: its factor as a function of the iteration.
-        fn: ``(outputs, minibatch) -> loss``, from the outputs of the networks.
+        fn: ``(outputs, minibatch) -> scalar``, the loss without ``coef``.
     """
 
     name: str
@@ -61,23 +61,24 @@ class Algorithm:
     It is static: compiled functions close over it.
 
     Attributes:
-        config: the algorithm's numbers.
-        compat: which of st_rl's ways are on.
+        config: settings of the algorithm.
+        compat: which behaviours of st_rl are switched on.
         policy: the Flax module.
         groups: observation groups of the policy; ``actor`` and ``critic`` at least.
         terms: the loss is the sum of coef * term.
         optimizers: name -> optax chain at learning rate 1.
-        variables: the policy's variables; None: they are drawn.
+        variables: initial variables of the policy; None: ``init`` draws them.
         act_groups: groups that the actor needs.
         metrics: logged in addition to the terms.
         networks: name -> ``(params, minibatch) -> output`` of all networks except the policy.
-        shares: network -> the share of a minibatch's samples that it learns from, with separate sample weights.
+        shares: network -> fraction of a minibatch's samples that the network learns from; their weights are in
+            ``Batch.shares``.
         act_hook: may replace the policy's action; None: the policy acts.
         reward_hooks: change the rewards, in this order.
         members: optimiser -> the parameter groups that it trains; default: the group of the same name.
         rates: optimiser -> its learning rate as a function of the iteration; default: the policy's.
         queue: the update learns from the last ``int(queue * T)`` steps.
-        resample_prob: probability with which a sequence of the update starts from a random memory.
+        resample_prob: probability with which a sequence of the update starts from a random recurrent state.
     """
 
     config: Any
@@ -137,18 +138,23 @@ class Algorithm:
         }
 
     def learning_rate(self, iteration: Array) -> Array:
-        """Learning rate of the config, a number or a schedule."""
+        """Learning rate ``[]`` of the config at an iteration: a constant, or the value of its schedule."""
         schedule = self.config.schedule
         spec = self.config.learning_rate if isinstance(schedule, str) else schedule
         return jnp.asarray(schedules.make(spec)(iteration), jnp.float32)
 
     def pack(self, stats: dict, obs: Obs, groups: tuple[str, ...] | None = None) -> dict[str, Array]:
-        """Normalised, flat groups ``[..., D]`` of the components ``[..., *shape]``."""
+        """Group -> flat array ``[..., D]``, normalised where there are statistics; ``groups=None``: all groups."""
         names = self.groups if groups is None else groups
         return normalizer.pack_groups(self.groups, names, stats, obs, self.config.normalization_eps)
 
     def update_obs_stats(self, stats: dict, obs: Obs, where: Array, axis_name: str | None) -> dict:
-        """Statistics with the samples ``obs`` where ``where``; those of rewards and hooks do not change."""
+        """The statistics with the samples ``obs`` added; those of rewards and hooks do not change.
+
+        Args:
+            obs: component -> ``[..., *shape]``.
+            where: bool ``[...]``, the valid samples.
+        """
         until = self.config.normalization_until
         return {
             name: normalizer.update_group(value, obs, where=where, until=until, axis_name=axis_name)
@@ -158,7 +164,7 @@ class Algorithm:
         }
 
     def draw_masks(self, key: Array, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Stage -> bool ``[*shape]``: which steps see its estimate, for the stages that draw this at random."""
+        """Stage -> bool ``[*shape]``: where the actor reads the estimate; only stages with a probability in (0, 1)."""
         probs = self.policy.replace_probs
         keys = jax.random.split(key, max(1, len(probs)))
         return {name: jax.random.uniform(keys[i], shape) < prob for i, (name, prob) in enumerate(probs.items())}
@@ -169,7 +175,7 @@ class Algorithm:
 
     @property
     def keeps_carries(self) -> bool:
-        """Whether a rollout keeps the memories before every step: a queue may begin within a rollout."""
+        """Whether a rollout stores the recurrent states before every step: the queue begins within a rollout."""
         return self.policy.is_recurrent and not float(self.queue).is_integer()
 
     @property

@@ -14,7 +14,7 @@ class Compat(Section):
         kl_log_eps: added inside the logarithm of the KL that the learning rate follows.
         linear_std: the free parameter is the standard deviation itself, and
             ``clip_min_std`` applies once after an update.
-        grad_norm_eps: gradients are scaled by max_grad_norm / (norm + this).
+        grad_norm_eps: gradients are scaled by min(1, max_grad_norm / (norm + this)).
         normalize_while_collecting: observation statistics are updated after every
             environment step, not once after the update.
         contiguous_envs: recurrent minibatches are contiguous slices of environments,
@@ -24,9 +24,10 @@ class Compat(Section):
         redraw_replacement: the steps at which the actor sees an estimate are drawn again in every
             forward pass; they are not those of the collection.
         zero_mutex_buffer: the smoothing buffer of a mutex policy starts with zeros and is never
-            cleared; if there is no obstacle, the sub-policies see the first flag.
+            cleared; if no obstacle is flagged, the sub-policies see the flag of id 0 set; obstacle ids
+            without a sub-policy are allowed and give action 0.
         sample_log_prob: where a teacher acts, the stored log-probability is that of the
-            policy's own sample, not of the executed action.
+            policy's sample, not of the executed action.
         executed_labels: with a discriminator, the action labels are the executed actions,
             not the teacher's.
         discriminator_with_policy: the discriminator shares the policy's optimiser and
@@ -36,9 +37,9 @@ class Compat(Section):
             normalisation statistics, which are updated after every step.
         amp_after_reset: at the end of an episode, the second observation of the pair that the
             discriminator sees is the first of the next episode.
-        mimic_in_loss: the mimic loss, which has no gradient, is part of the total.
-        looped_returns: with a buffer of several rollouts, returns are computed again over
-            the whole buffer, in the order in which it was written.
+        mimic_in_loss: the mimic loss, which has no gradient, is part of the total loss.
+        looped_returns: with a buffer of several rollouts, returns are computed again over the whole
+            ring buffer in storage order, which is not the order of time after the buffer has wrapped.
         tan_statistic: ``l1_before_tanh`` uses the tangent instead of the inverse of tanh.
     """
 

@@ -29,12 +29,12 @@ def distance(
     | ``real`` | Euclidean distance; gradient 0 where they are equal |
     | ``mse_sum`` | sum of squares |
     | ``l1`` | sum of absolute differences; gradient 0 where they are equal |
-    | ``tanh`` | 2 mean_a BCE((m + 1) / 2, (l + 1) / 2), logarithms not under -100 as in torch |
+    | ``tanh`` | 2 mean_a BCE((m + 1) / 2, (l + 1) / 2), logarithms at least -100 as in torch |
     | ``scaled_tanh`` | the same times mean_a of abs(m - l) |
     | ``max_log_prob`` | -log N(l; m, std) |
-    | ``kl`` | KL(teacher, of deviation ``wanted_std``, from student, of ``std``), exact |
+    | ``kl`` | E_P[log P - log Q], teacher P = N(l, wanted_std), student Q = N(m, std), exact |
 
-    The tanh kinds are for values in [-1, 1]; values outside are clipped and have no gradient.
+    The tanh kinds are for values in [-1, 1]; in their BCE, values outside are clipped and have no gradient.
     The gradient of ``wanted`` is not stopped. The idea of learning from a teacher's outputs is that of
     "Policy Distillation" (https://arxiv.org/abs/1511.06295).
 
@@ -44,7 +44,7 @@ def distance(
 
     Raises:
         ValueError: unknown kind, or a standard deviation that it needs is missing.
-        AssertionError: ``actual`` and ``wanted`` have other shapes.
+        AssertionError: ``actual`` and ``wanted`` have different shapes.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown distillation target {kind!r}; known: {', '.join(KINDS)}")
@@ -63,7 +63,10 @@ def distance(
 def statistics(
     kind: str, actual: Array, wanted: Array, *, weight: Array | None = None, literal: bool = False
 ) -> dict[str, Array]:
-    """Log entries of the tanh kinds, ``{}`` for others: mean sums of absolute differences, also before the tanh.
+    """Log entries of the tanh kinds; ``{}`` for other kinds.
+
+    ``l1distance`` is the mean over samples of the sum over actions of the absolute differences,
+    ``l1_before_tanh`` the same for the values before the tanh.
 
     Args:
         literal: compute ``l1_before_tanh`` from tangents, as st_rl does; else from the inverse tanh of

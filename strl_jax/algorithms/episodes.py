@@ -8,7 +8,7 @@ from strl_jax.algorithms.returns import UNROLL
 from strl_jax.sharding import all_gather, psum
 from strl_jax.types import Array, EpisodeSums, Metrics, StepRecord
 
-WINDOW = 100  # finished episodes per shard and iteration in the log; st_rl's window has this length
+WINDOW = 100  # most finished episodes of a shard in the log of an iteration; st_rl's window has this length
 
 
 def stack_metrics(metrics: dict[str, Array], batch: int) -> Array:
@@ -39,7 +39,8 @@ def accumulate(
         discounted: ``[B]``, running discounted return before the first step.
         record: leaves ``[T, B, ...]``.
         gamma: discount.
-        total: ``[T, B]``, the reward that the update learns from; this one is discounted.
+        total: ``[T, B]``, the reward after the hooks, before normalisation; only the discounted return uses it,
+            the other sums use the environment's reward.
 
     Returns:
         Sums and discounted return after the last step, and the log.
@@ -106,6 +107,6 @@ def summarize(record: StepRecord, log: EpisodeLog, hooks: dict[str, Array], axis
 def _last(finished: Array, values: Array) -> Array:
     """The last ``WINDOW`` of ``values[T, B]`` where ``finished``, oldest first, NaN in front."""
     flags = finished.reshape(-1)
-    after = jnp.sum(flags) - jnp.cumsum(flags)  # finished ones that come later
+    after = jnp.sum(flags) - jnp.cumsum(flags)  # number of finished episodes that come later
     slot = jnp.where(flags & (after < WINDOW), WINDOW - 1 - after, WINDOW)
     return jnp.full(WINDOW, jnp.nan).at[slot].set(values.reshape(-1), mode="drop")

@@ -15,7 +15,7 @@ from strl_jax.modules.policy import Policy
 from strl_jax.section import Section
 from strl_jax.types import Array, Batch
 
-# The one argument that each loss takes.
+# The arguments that each loss takes.
 ARGUMENTS = {"mse_loss": (), "l1_loss": (), "smooth_l1_loss": ("beta",), "huber_loss": ("delta",)}
 
 
@@ -65,7 +65,7 @@ def elementwise_loss(name: str, kwargs: Mapping[str, float]) -> Callable[[Array,
         raise ValueError(f"{name} needs beta >= 0 and delta > 0, not {dict(kwargs)}")
     if name == "mse_loss":
         return lambda estimate, target: jnp.square(estimate - target)
-    if name == "l1_loss" or beta < 1e-37:  # float32 has it as 0
+    if name == "l1_loss" or beta < 1e-37:  # it is 0 in float32
         return lambda estimate, target: jnp.abs(estimate - target)
     if name == "smooth_l1_loss":
         return lambda estimate, target: _huber(estimate - target, beta) / beta

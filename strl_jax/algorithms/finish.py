@@ -159,7 +159,10 @@ def _terminal_values(algorithm: Algorithm, params: dict, groups: dict, carries: 
 
 
 def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutState) -> tuple[Array, RolloutState]:
-    """Value ``[B]`` of the observation after the last step; the critic's memory is read, not advanced."""
+    """Value ``[B]`` of the observation after the last step, and the state ``end``.
+
+    ``end`` changes only with ``compat.advance_critic_memory``, which also advances the critic's memory.
+    """
     value, ahead = algorithm.value(params, groups, end.carry, end.reset)
     if algorithm.compat.advance_critic_memory and algorithm.policy.is_recurrent:
         ended = end.reset[:, None, None]
@@ -169,7 +172,12 @@ def _last_value(algorithm: Algorithm, params: dict, groups: dict, end: RolloutSt
 
 
 def _before(first: dict, after: dict) -> dict:
-    """The carry before every step from those after every step, for the memories in ``after``."""
+    """Memory -> carry before every step, leaves ``[T, B, ...]``, for the memories in ``after``.
+
+    Args:
+        first: carry before the first step, leaves ``[B, ...]``.
+        after: carry after every step, leaves ``[T, B, ...]``.
+    """
     return {
         name: jax.tree.map(lambda start, rest: jnp.concatenate([start[None], rest[:-1]]), first[name], leaves)
         for name, leaves in after.items()

@@ -68,9 +68,9 @@ class Collected:
     """A rollout as a reward hook sees it; leaves ``[T, B, ...]`` unless a comment says otherwise."""
 
     obs: Obs  # before each step
-    terminal_obs: Obs  # after the step and before any reset; the components that hooks asked for
-    next_obs: Obs  # before the next step, after a reset
-    action: Array
+    terminal_obs: Obs  # after the step and before any reset; only components that the critic or a hook needs
+    next_obs: Obs  # before the next step; at the end of an episode, after the reset
+    action: Array  # [T, B, A]
     valid: Array  # bool
     extras: dict[str, Array]
     iteration: Array  # int32[], number of updates before this rollout
@@ -87,7 +87,7 @@ class Rewarded:
     reward: Array  # [T, B], the new reward
     stats: dict[str, Any]  # statistics after the rollout
     extras: dict[str, Array]  # [T, B, ...], stored with the steps
-    log: dict[str, Array]  # full log name -> []
+    log: dict[str, Array]  # complete name in the log, with its section -> []
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def least_squares_discriminator(policy: Array, expert: Array, *, weight: Array |
 
 
 def gradient_penalty(gradient: Array, *, coef: float, weight: Array | None = None) -> Array:
-    """coef E_expert[|dD/ds|^2] from the gradients ``[..., D]`` of the scores by the expert's states.
+    """coef E_expert[|dD/ds|^2] from the gradients ``[..., D]`` of the scores with respect to the expert's states.
 
     The gradient penalty of AMP (https://arxiv.org/abs/2104.02180), without its factor 1/2.
     """

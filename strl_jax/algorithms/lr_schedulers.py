@@ -15,7 +15,7 @@ from strl_jax.algorithms.schedules import LARGEST, Factor, Iteration, Period, Po
 from strl_jax.section import Fraction, Section
 from strl_jax.types import Array
 
-Rate = Annotated[float, Field(ge=0, le=1e3)]  # above it no step is finite
+Rate = Annotated[float, Field(ge=0, le=1e3)]  # training diverges with larger rates
 
 
 class Scheduler(Section):
@@ -130,7 +130,7 @@ def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Sched
 
     Args:
         name: one of ``SCHEDULERS``.
-        arguments: torch's, with torch's defaults for the others.
+        arguments: arguments of torch's scheduler; those that are missing have torch's defaults.
         initial: the optimiser's learning rate.
 
     Raises:
@@ -142,11 +142,11 @@ def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Sched
 
 
 def _power(base: float, exponent: Array) -> Array:
-    """A power whose base has its logarithm from float64: a large exponent multiplies the base's error."""
+    """``base ** exponent``. The logarithm is in float64: a large exponent would multiply an error in float32."""
     return jnp.exp(exponent.astype(jnp.float32) * math.log(base))
 
 
 def _half_wave(initial: float, least: float, now: Array, period: Array | int) -> Array:
-    """From ``initial`` at 0 down to ``least`` at ``period``: (1 + cos(pi t)) / 2 = cos(pi t / 2)^2."""
+    """Half a cosine wave, ``initial`` at 0 and ``least`` at ``period``: (1 + cos(pi t)) / 2, t = now / period."""
     phase = now.astype(jnp.float32) / period
     return least + (initial - least) * jnp.square(jnp.cos(0.5 * jnp.pi * phase))

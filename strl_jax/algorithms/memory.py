@@ -56,9 +56,10 @@ def recall(
     data: dict | None = None,
     axis_name: str | None = None,
 ) -> Batch:
-    """The batch to learn from: that of the queue, whose newest part is ``rollout``, or that of the rollout.
+    """The batch to learn from.
 
-    Leaves ``[T, B, ...]``; of a queue ``[capacity, B, ...]`` with weight 0 where it is not filled yet.
+    Without a queue it is that of ``rollout``, leaves ``[T, B, ...]``. With a queue, whose newest part is
+    ``rollout``, it has leaves ``[capacity, B, ...]``, and weight 0 in rows that are not filled yet.
     """
     if QUEUE not in memory:
         return prepare(algorithm, rollout, data=data, axis_name=axis_name)
@@ -98,7 +99,7 @@ def _rows(algorithm: Algorithm, rollout: Rollout, data: dict | None, axis_name: 
     rows[QUEUE] = {"batch": batch}
     if algorithm.compat.looped_returns:
         steps = rollout.steps
-        # A step that is not valid ends its episode: with its value for a reward its delta is 0.
+        # A step that is not valid ends its episode; with its value as the reward, delta = reward - value is 0.
         reward = jnp.where(steps.valid, bootstrapped_reward(algorithm, steps), steps.value)
         rows[QUEUE] |= {"reward": reward, "value": steps.value, "done": steps.done}
     if algorithm.policy.is_recurrent:
@@ -154,14 +155,14 @@ def looped_returns(
     Args:
         reward, value, done: ``[capacity, B]``, from ``ring.stored``; time-outs already bootstrapped.
         last_value: ``[B]``, V after the newest step.
-        count: int ``[B]``, number of valid rows; row count - 1 is bootstrapped.
-        gamma, lam: discount and trace.
+        count: int ``[B]``, number of valid rows; the step in row count - 1 is followed by ``last_value``.
+        gamma, lam: discount factor, and lambda of GAE.
 
     Returns:
         Advantage, 0 in the rows that are not valid, and return (advantage + value), each ``[capacity, B]``.
 
     Raises:
-        AssertionError: other shapes.
+        AssertionError: the shapes do not match.
     """
     chex.assert_equal_shape([reward, value, done])
     chex.assert_shape([last_value, count], reward.shape[1:])

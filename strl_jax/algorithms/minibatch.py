@@ -12,12 +12,12 @@ def plan(
 ) -> Array:
     """Indices of every update, ``int32[num_epochs * num_mini_batches, M]``.
 
-    Feed-forward, a sample's index is t * B + e; recurrent, it is the environment e.
+    An index is t * B + e for a feed-forward policy, and the environment e for a recurrent one.
     M = num_samples // num_mini_batches; a remainder is dropped.
 
     Args:
         key: PRNG key.
-        num_samples: T * B, recurrent B.
+        num_samples: T * B; B for a recurrent policy.
         reuse: one permutation for all epochs, as in st_rl; else a new one for each.
         shuffle: False: the samples in order, the same in every epoch.
     """

@@ -1,7 +1,7 @@
 """Optimisers under their torch names, with gradient clipping, at learning rate 1.
 
-The learning rate is a number in the train state that scales the updates. So it may change at every
-minibatch, and the optimiser's state does not depend on it.
+The learning rate is a number in the train state that scales the updates. It can therefore change at
+every minibatch, and the optimiser's state does not depend on it.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
 
 
 def make(name: str, max_grad_norm: float, norm_eps: float = 0.0) -> optax.GradientTransformation:
-    """Clip by global norm, then the optimiser ``name`` with torch's defaults (NAdam: momentum is constant).
+    """Clip by global norm, then the optimiser ``name`` with torch's defaults (but NAdam has no momentum decay).
 
     Raises:
         ValueError: unknown name; the message lists the known ones.

@@ -41,7 +41,7 @@ class PPOConfig(Section):
         normalize_rewards: divide rewards by the standard deviation of their
             discounted sum.
         normalized_reward_clamp_value: normalised rewards are clipped to +- this value.
-        rnd_cfg: random network distillation, an exploration bonus for rare observations; null: none.
+        rnd_cfg: random network distillation, an exploration bonus for rare observations; null: no bonus.
     """
 
     num_learning_epochs: Count = 1
@@ -105,14 +105,14 @@ def make(
     """PPO over ``policy``.
 
     Args:
-        config: numbers; an ``EstimatorPPOConfig`` adds the supervised terms.
+        config: settings; an ``EstimatorPPOConfig`` adds the supervised terms.
         policy: actor-critic; its ``log_std`` must be the opposite of ``compat.linear_std``.
-        actor, critic: what each of the two sees.
-        compat: st_rl's habits.
+        actor, critic: observation groups of the two networks.
+        compat: which behaviours of st_rl are switched on.
 
     Raises:
-        ValueError: ``clip_min_std`` has another length than the actions, or the
-            policy's kind of standard deviation is not the one of ``compat``.
+        ValueError: ``clip_min_std`` has another length than the actions, or
+            ``policy.log_std`` equals ``compat.linear_std``.
     """
     if isinstance(config.clip_min_std, Sequence) and len(config.clip_min_std) != policy.action_size:
         raise ValueError(
@@ -120,7 +120,7 @@ def make(
             f"or one for each of the {policy.action_size} actions"
         )
     if policy.log_std == compat.linear_std:
-        raise ValueError("policy.log_std and compat.linear_std exclude each other")
+        raise ValueError("policy.log_std and compat.linear_std must be opposites")
     estimates = isinstance(config, estimator.EstimatorFields)
     optimizer = optimizers.make(config.optimizer_class_name, config.max_grad_norm, compat.grad_norm_eps)
     return Algorithm(

@@ -59,7 +59,7 @@ def _extras(algorithm: Algorithm, rollout: Rollout, data: dict | None) -> dict[s
 
 
 def without_invalid(batch: Batch, valid: Array) -> Batch:
-    """The batch with weight 0 and ones where a step is not valid.
+    """The batch with weight 0, and 1 in all other arrays, at the steps that are not valid.
 
     A weight alone is not enough: 0 times NaN is NaN, in a loss and in its gradient. Ones are
     allowed values for standard deviations too.

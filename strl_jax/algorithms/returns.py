@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from strl_jax.sharding import axis_size, psum
 from strl_jax.types import Array
 
-UNROLL = 8  # steps of a scan over time in one kernel; a full unroll compiles for ten seconds on a GPU
+UNROLL = 8  # steps that one loop iteration of a scan over time does; a full unroll compiles for ten seconds on a GPU
 
 
 def gae(
@@ -26,14 +26,14 @@ def gae(
         value: ``[T, B]``, V(s_t).
         done: ``[T, B]``, bool or 0/1: the episode ended with step t.
         last_value: ``[B]``, V(s_T).
-        gamma, lam: discount and trace.
+        gamma, lam: discount factor, and lambda of GAE.
         valid: bool ``[T, B]``; steps where it is false have delta 0.
 
     Returns:
         Advantage and return (advantage + value), each ``[T, B]``.
 
     Raises:
-        AssertionError: other shapes.
+        AssertionError: the shapes do not match.
     """
     chex.assert_equal_shape([reward, value, done])
     chex.assert_shape(last_value, reward.shape[1:])
@@ -55,7 +55,7 @@ def gae(
 def bootstrap_timeouts(reward: Array, timeout: Array, bootstrap: Array, *, gamma: float) -> Array:
     """r_t + gamma V(terminal observation) where a time limit, not the task, ended the episode.
 
-    All arguments ``[T, B]``; other shapes raise ``AssertionError``. Section 3 of "Time Limits in Reinforcement
+    All arguments are ``[T, B]``; different shapes raise ``AssertionError``. Section 3 of "Time Limits in Reinforcement
     Learning" (https://arxiv.org/abs/1712.00378).
     """
     chex.assert_equal_shape([reward, timeout, bootstrap])

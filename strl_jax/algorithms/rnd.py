@@ -24,7 +24,7 @@ from strl_jax.sharding import pmean
 from strl_jax.types import Array, Batch, Transition
 
 NAME, TARGET = "rnd", "rnd_target"  # parameter groups
-STATE, REWARD = "rnd_state", "rnd_reward"  # statistics; the first is also what is stored with the steps
+STATE, REWARD = "rnd_state", "rnd_reward"  # statistics; the first is also the extra that holds the observations
 
 Width = Annotated[int, Field(ge=-1, le=MOST)]
 
@@ -32,7 +32,7 @@ Width = Annotated[int, Field(ge=-1, le=MOST)]
 class RNDConfig(Section):
     """The keywords of rsl_rl's ``rnd_cfg``, then those of this library.
 
-    The default sizes differ from rsl_rl's: the predictor soon learns an embedding with one output.
+    The default sizes differ from rsl_rl's, whose embedding has one output: a predictor soon learns it everywhere.
 
     Attributes:
         weight: factor of the intrinsic reward, a number, or a schedule ``{name: linear,
@@ -82,7 +82,7 @@ def add(algorithm: Algorithm, config: RNDConfig, group: Segments) -> Algorithm:
 
     Args:
         algorithm: any; its hooks, terms and optimisers are kept.
-        config: numbers.
+        config: settings.
         group: observation group of the two networks.
 
     Raises:
@@ -131,7 +131,7 @@ class RNDHook(RewardHook):
     """Adds the intrinsic reward and keeps the statistics; see ``RewardHook`` for arguments and results.
 
     Attributes:
-        config: numbers.
+        config: settings.
         group: observation group of the two networks.
         eps: added to standard deviations.
         until: number of samples after which statistics are frozen.
@@ -150,7 +150,7 @@ class RNDHook(RewardHook):
         return self.group.names
 
     def init(self, key: Array) -> tuple[dict, dict]:
-        """Target and predictor, and the statistics that the config asks for."""
+        """Parameters of target and predictor, and the statistics that the config needs."""
         target, predictor = networks(self.config, self.group.size)
         target_key, predictor_key = jax.random.split(key)
         zeros, stats = jnp.zeros((1, self.group.size)), {}
@@ -161,7 +161,7 @@ class RNDHook(RewardHook):
         return {TARGET: target.init(target_key, zeros), NAME: predictor.init(predictor_key, zeros)}, stats
 
     def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
-        """weight(iteration) * |target(x) - predictor(x)| added; stores x, ``[T, B, D]``."""
+        """The reward plus weight(iteration) * |target(x) - predictor(x)|; the extras are x, ``[T, B, D]``."""
         state, valid, axis_name = self.group.flatten(collected.terminal_obs), collected.valid, collected.axis_name
         error = embedding_error(self.config, collected.params, self._normalized(stats, state))
         bonus = jnp.where(valid, jnp.linalg.norm(error, axis=-1), 0.0)

@@ -29,7 +29,7 @@ class Decision:
     """What the policy and the act hook decide before the environment's step."""
 
     action: Array  # [B, A], for the environment
-    sampled: Array  # [B, A], the policy's own action
+    sampled: Array  # [B, A], the policy's action, before the act hook
     mean: Array  # [B, A]
     std: Array  # [B, A]
     carry: Any  # memories after this step
@@ -59,6 +59,7 @@ def collect(
         state: leaves ``[B, ...]``.
         key: PRNG key of this shard.
         data: constant data of the hooks: a teacher's weights, an expert's motion.
+        axis_name: mapped axis of the shards, over which statistics and metrics are summed.
 
     Returns:
         train state, rollout state, rollout and metrics.

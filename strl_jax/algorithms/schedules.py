@@ -24,7 +24,7 @@ from pydantic import (
 from strl_jax.section import Fraction, Section
 from strl_jax.types import Array
 
-LARGEST = 10**9  # iterations, and twice their periods, are int32
+LARGEST = 10**9  # iterations; twice this number still fits into int32
 
 
 def _whole(value: Any) -> Any:
@@ -63,7 +63,7 @@ class Schedule(Section):
         exponent: of the cosine.
         decay_rate: factor after transition_steps iterations.
         staircase: the value changes at every multiple of transition_steps only.
-        boundaries_and_scales: iteration to the factor that applies from there on; factors multiply.
+        boundaries_and_scales: iteration to the factor that multiplies the value from this iteration on.
     """
 
     model_config = ConfigDict(strict=True)
@@ -71,7 +71,7 @@ class Schedule(Section):
     name: str
 
     def values(self) -> Iterator[tuple[str, float]]:
-        """The arguments that are values of the schedule, with what each is; all other values lie between these."""
+        """Pairs (argument, value) of values of the schedule; all its other values lie between these."""
         for key in ("value", "init_value", "peak_value", "end_value"):
             value = getattr(self, key, None)
             if value is not None:
@@ -91,7 +91,7 @@ def _check_values(schedule: Schedule, least: float, most: float) -> Schedule:
 
 
 class ConstantSchedule(Schedule):
-    """The same value for ever."""
+    """The same value in every iteration."""
 
     name: Literal["constant"]
     value: Value
@@ -142,10 +142,10 @@ class ExponentialDecaySchedule(Schedule):
     @field_validator("decay_rate")
     @classmethod
     def _limited(cls, rate: float, info: Any) -> float:
-        """Growth needs an upper limit, and decay a lower one if any."""
+        """Growth needs ``end_value`` as an upper limit; for decay, ``end_value`` is an optional lower limit."""
         start, end = info.data.get("init_value"), info.data.get("end_value")
         if start is None or "end_value" not in info.data:
-            return rate  # refused already
+            return rate  # that value is reported as an error already
         if rate <= 1 and end is not None and end > start:
             raise ValueError(f"it must be above 1 where end_value {end:g} is above init_value {start:g}")
         if rate > 1 and (start <= 0 or end is None or end < start):
@@ -221,7 +221,7 @@ AnySchedule = Annotated[
     Field(discriminator="name"),
 ]
 Coefficient = Value | AnySchedule
-# a learning rate: above 1000 no step is finite
+# a learning rate: training diverges with rates above 1000
 RateSchedule = Annotated[AnySchedule, AfterValidator(lambda schedule: _check_values(schedule, 0, 1e3))]
 
 

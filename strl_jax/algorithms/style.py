@@ -20,11 +20,11 @@ from strl_jax.storage import replay
 from strl_jax.storage.ring import Ring
 from strl_jax.types import Array, Batch, EnvState, Obs, RunningStats, Transition
 
-DISCRIMINATOR = "discriminator"  # its parameter group
+DISCRIMINATOR = "discriminator"  # name of the network and of its parameter group
 STATS = "amp"  # statistics of the policy's and the expert's states together
 REPLAYED = "ref_replay"  # extra of a minibatch: the policy's states of earlier rollouts
-EPS, UNTIL = 1e-2, 1e8  # st_rl's EmpiricalNormalization
-SATURATED = 0.95  # share of steps with style reward 0 from which on the reward is useless as a signal
+EPS, UNTIL = 1e-2, 1e8  # eps and maximum number of samples of st_rl's EmpiricalNormalization
+SATURATED = 0.95  # share of steps with style reward 0 above which the log reports a saturated discriminator
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class StyleHook(RewardHook):
 
     Attributes:
         style, amp: the discriminator and its input.
-        compat: st_rl's ways.
+        compat: which behaviours of st_rl are switched on.
         task_reward_w: reward = style + this * task; None: the two are mixed by ``task_reward_lerp``.
-        termination_threshold: an episode ends where the style reward without its factor is below this.
+        termination_threshold: an episode ends where the style reward without its factor is below this; None: never.
         executed_labels: the action labels are the executed actions.
-        memory_size: steps of every environment from which the update draws the policy's states; 0: it
-            uses those of its own samples.
+        memory_size: steps of every environment from which the update draws the policy's states; 0: the
+            states of the minibatch are used.
     """
 
     name = "style"
@@ -90,13 +90,13 @@ class StyleHook(RewardHook):
         return self.termination_threshold is not None
 
     def init(self, key: Array) -> tuple[dict, dict]:
-        """A fresh discriminator, and statistics of nothing."""
+        """A fresh discriminator, and statistics without samples."""
         variables = self.style.module.init(key, jnp.zeros((1, self.amp.size)))
         names = (POLICY, EXPERT) if self.compat.separate_amp_normalizers else (STATS,)
         return {DISCRIMINATOR: variables}, {name: normalizer.init((self.amp.size,)) for name in names}
 
     def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
-        """Style and task; stores the states of policy and expert, ``[T, B, D]``."""
+        """The mix of style and task reward; the extras are the states of policy and expert, ``[T, B, D]``."""
         valid, axis_name = collected.valid, collected.axis_name
         policy = self.amp.policy_states(collected, after_reset=self.compat.amp_after_reset)
         states = {POLICY: policy, EXPERT: self.amp.expert_states(collected)}
@@ -139,7 +139,10 @@ class StyleHook(RewardHook):
         return stats | {STATS: normalizer.update(stats[STATS], states, where=where, until=UNTIL, axis_name=axis_name)}
 
     def ends(self, params: dict, stats: dict, obs: Obs, env_state: EnvState) -> Array:
-        """Where the style reward is below the threshold, with the statistics of the rollout's start."""
+        """bool ``[B]``: where the style reward without its factor is below the threshold.
+
+        The states are normalised with the statistics from before the rollout.
+        """
         own = stats[POLICY if self.compat.separate_amp_normalizers else STATS]
         score = self.style.score(params, normalizer.normalize(own, self.amp.reached(obs, env_state), EPS))
         return style_reward(score, 1.0) < self.termination_threshold
@@ -160,7 +163,7 @@ class StyleHook(RewardHook):
 def _step_by_step(
     stats: RunningStats, states: Array, valid: Array, axis_name: str | None
 ) -> tuple[RunningStats, Array]:
-    """The states ``[T, B, D]`` of each step, normalised with statistics that include this step."""
+    """The last statistics, and the states ``[T, B, D]``, each normalised with statistics that include its step."""
 
     def step(stats: RunningStats, now: tuple[Array, Array]):
         states, valid = now

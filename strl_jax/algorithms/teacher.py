@@ -20,7 +20,7 @@ PROBABILITIES = ("linear", "exp", "tanh")
 
 @dataclass(frozen=True)
 class Teacher:
-    """A trained policy without its weights. They are data: a new teacher needs no new compilation.
+    """A trained policy without its weights. The weights are in ``data``: a new teacher needs no new compilation.
 
     Attributes:
         policy: the Flax module.
@@ -109,14 +109,14 @@ class TeacherHook(ActHook):
 
 
 def act_probability(option: str | float, scale: float) -> Callable[[Array], Array]:
-    """st_rl's ``teacher_act_prob`` with ``update_times_scale``; iterations to float32 in [0, 1].
+    """st_rl's ``teacher_act_prob`` with ``update_times_scale``: a function of the iteration, float32 in [0, 1].
 
     With iteration x and scale s: ``linear`` max(0, 1 - x / s); ``exp`` (1 - 1 / s)^x;
     ``tanh`` (1 - tanh((x - s) / s)) / 2, which starts at 0.881. A number is a constant probability.
 
     Raises:
         ValueError: another option, a number outside of [0, 1], a scale that is not
-            above 0, or for ``exp`` one under 1, where (1 - 1 / s)^x changes its sign.
+            above 0, or for ``exp`` a scale below 1, where (1 - 1 / s)^x changes its sign.
     """
     if type(option) in (int, float) and 0 <= option <= 1:
         return lambda iteration: jnp.float32(option)

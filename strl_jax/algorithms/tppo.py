@@ -30,19 +30,19 @@ class TeacherFields(Section):
 
     Attributes:
         teacher_policy_class_name: class of the teacher's policy.
-        teacher_policy: ``teacher_ac_path``, a run folder or a torch file; for a torch file also
-            the keywords of its policy.
+        teacher_policy: mapping with the key ``teacher_ac_path``, the run folder or torch file of the teacher;
+            for a torch file also the keywords of its policy. A mutex class has sub_policy_paths instead.
         label_action_with_critic_obs: the teacher sees the critic's components, not the actor's,
-            unless env.groups.teacher or its own run names its components.
+            unless env.groups.teacher or the run folder of the teacher names its components.
         teacher_act_prob: probability with which the teacher acts: linear, exp, tanh, or a number.
-        update_times_scale: number of iterations over which this probability decreases.
+        update_times_scale: time scale in iterations over which this probability decreases.
         using_ppo: use the losses of PPO; false: distillation only (DAgger).
         distillation_loss_coef: factor of the distance from the labels, a number or a schedule.
         distill_target: the distance: real, mse_sum, l1, tanh, scaled_tanh, max_log_prob or kl.
         distill_latent_coef: factor of the distances of the latents, a number or a schedule.
         distill_latent_target: their distance: real, mse_sum, l1, tanh or scaled_tanh.
-        distill_latent_obs_component_mapping: encoded component of the student to the component of the
-            teacher whose latent is its target, or null.
+        distill_latent_obs_component_mapping: for each latent loss, the student's encoded component, and the
+            teacher's component whose latent is the target; null: no latent losses.
         buffer_dilation_ratio: an update learns from the last
             int(buffer_dilation_ratio * num_steps_per_env) steps.
         lr_scheduler_class_name: torch's name of a learning-rate scheduler, or null.
@@ -110,10 +110,10 @@ def make(
     teacher: Teacher,
     compat: Compat = Compat(),  # noqa: B008 (frozen)
 ) -> Algorithm:
-    """TPPO over ``policy``; the teacher's weights are ``data={"teacher": {"variables": ..., "stats": {}}}``.
+    """TPPO over ``policy``; pass the teacher's weights as ``data={"teacher": {"variables": ..., "stats": ...}}``.
 
     Args:
-        config: numbers; an ``EstimatorTPPOConfig`` adds the supervised terms.
+        config: settings; an ``EstimatorTPPOConfig`` adds the supervised terms.
         policy, actor, critic, compat: as in ``ppo.make``.
         teacher: the policy that gives the labels.
 
@@ -127,9 +127,9 @@ def add(algorithm: Algorithm, config: TeacherFields, teacher: Teacher) -> Algori
     """An algorithm with a teacher.
 
     Raises:
-        ValueError: teacher and student have different numbers of actions, a target for bounded
-            actions is used with unbounded ones, one of them has no such latent, or random
-            memories are asked for a policy without a memory.
+        ValueError: teacher and student have different numbers of actions, a target for bounded values
+            is used with unbounded ones, a latent of the mapping is missing or the sizes of a pair differ,
+            or ``hidden_state_resample_prob`` is above 0 for a policy without a memory.
     """
     mapping = config.distill_latent_obs_component_mapping or {}
     _check(algorithm.policy, config, teacher, mapping)
@@ -209,7 +209,7 @@ def _check(policy: Policy, config: TeacherFields, teacher: Teacher, mapping: dic
 
 
 def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str], target: str) -> None:
-    """Raises ``ValueError`` unless both encode the components of the mapping, to latents of the same size."""
+    """Raises ``ValueError`` unless student and teacher encode the mapped components to latents of the same size."""
     key = "distill_latent_obs_component_mapping"
     own, others = ({stage.component: stage for stage in module.encoders} for module in (policy, teacher.policy))
     for name, wanted in mapping.items():
@@ -222,7 +222,7 @@ def _check_latents(policy: Policy, teacher: Teacher, mapping: dict[str, str], ta
                 if stage.linear or stage.nonlinearity.lower() != "tanh":
                     raise ValueError(
                         f"distill_latent_target {target!r} needs encoders that end in Tanh, for latents in [-1, 1]; "
-                        f"the {who}'s of {stage.component} does not"
+                        f"the {who}'s encoder of {stage.component} does not"
                     )
         sizes = own[name].latent_size, others[wanted].latent_size
         if sizes[0] != sizes[1]:

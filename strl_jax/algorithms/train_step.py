@@ -27,7 +27,7 @@ def make_init(
     Args:
         env: an ``EpisodeEnv``.
         num_envs: environments of all shards together.
-        random_lengths: start every first episode at a random age.
+        random_lengths: start every first episode at a random step count.
         num_steps: steps of an iteration; only needed by an algorithm that keeps earlier rollouts.
         data: constant data of the hooks; only its shapes are used.
     """

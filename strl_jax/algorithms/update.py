@@ -24,8 +24,8 @@ def losses(algorithm: Algorithm, params: dict, batch: Batch) -> tuple[dict[str, 
 
     Args:
         params: parameter group -> variables.
-        batch: a minibatch, leaves ``[M, ...]``; its ``weight`` sums to 1 over all
-            shards on average (see ``returns.weights``).
+        batch: a minibatch, leaves ``[M, ...]``, or ``[T, M, ...]`` if recurrent; the sum of its ``weight``,
+            averaged over shards, is 1 (see ``returns.weights``).
 
     Returns:
         Unscaled losses by name, and metrics by name: those of the algorithm and ``kl``, the mean
@@ -54,7 +54,7 @@ def epochs(
 
     Args:
         batch: this shard's samples, leaves ``[T, B, ...]``.
-        key: PRNG key of the shuffles.
+        key: PRNG key of the shuffles and of the other random draws.
         memory: earlier rollouts, see ``memory.remember``.
         plan: ``int32[updates, M]`` of sample indices t * B + e, of environments when
             recurrent; None draws one.
@@ -63,8 +63,8 @@ def epochs(
         axis_name: mapped axis over which gradients and statistics are averaged.
 
     Returns:
-        The new state (iteration + 1), and for every update ``[updates]``: the
-        losses, ``total_loss``, ``kl``, ``learning_rate``, ``grad_norm``, ``skipped``.
+        The new state (iteration + 1), and for every update ``[updates]``: losses and
+        metrics of ``losses``, ``total_loss``, ``kl``, ``learning_rate``, ``grad_norm``, ``skipped``.
     """
     plan_key, sample_key = jax.random.split(key)
     plan = _plan(algorithm, batch, plan_key) if plan is None else plan
@@ -99,7 +99,7 @@ def _weigh(algorithm: Algorithm, sample: Batch, axis_name: str | None) -> Batch:
 
 
 def _redraw(algorithm: Algorithm, stats: dict, sample: Batch, memory: dict, key: Array) -> Batch:
-    """The random parts of a minibatch: masks, initial memories, samples of earlier rollouts."""
+    """A minibatch with what is drawn at random for it: masks, initial recurrent states, samples of earlier rollouts."""
     if algorithm.compat.redraw_replacement:
         sample = sample.replace(masks=algorithm.draw_masks(key, sample.value.shape))
     if algorithm.resample_prob > 0:
@@ -205,7 +205,10 @@ def _minibatch_update(algorithm: Algorithm, state: TrainState, sample: Batch, co
 
 
 def _floor_std(algorithm: Algorithm, params: dict) -> dict:
-    """Raises the free standard deviation to ``clip_min_std``; unlike a maximum in the policy, it keeps the gradient."""
+    """The parameters with a standard deviation of at least ``clip_min_std``.
+
+    A maximum inside the policy would have gradient 0 below the limit; this does not change the gradient.
+    """
     least = jnp.asarray(algorithm.config.clip_min_std, jnp.float32)
     name, least = ("std", least) if algorithm.compat.linear_std else ("log_std", jnp.log(least))
     leaves = params["policy"]["params"]
