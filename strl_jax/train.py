@@ -15,6 +15,7 @@ import jax
 
 from strl_jax import config as config_module
 from strl_jax.builders import checks, environment
+from strl_jax.builders.read_errors import reported_under
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.runners import launch
@@ -64,16 +65,14 @@ def _run(arguments: argparse.Namespace) -> int:
 def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
     if arguments.resume is None:
         return config_module.load(arguments.config, arguments.overrides)
-    try:
+    with reported_under("--resume"):
         run_dir.check(arguments.resume)
-    except ConfigError as error:
-        raise ConfigError(f"--resume: {error}") from None
     return run_dir.read_config(arguments.resume, arguments.overrides)
 
 
 def _train(arguments: argparse.Namespace, config: Config) -> int:
     started, resumes, leader = time.perf_counter(), arguments.resume is not None, jax.process_index() == 0
-    _check_writers(config)
+    check_writers(config.runner.logger)
     runner = OnPolicyRunner(None, config)
     with ExitStack() as lock, closing(runner):
         checks.check_trains(config, runner.algorithm.policy)
@@ -93,13 +92,6 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     if leader:
         _print_summary(runner, time.perf_counter() - started, resumes)
     return 0
-
-
-def _check_writers(config: Config) -> None:
-    try:
-        check_writers(config.runner.logger)
-    except ValueError as error:
-        raise ConfigError(f"runner.logger: {error}") from None
 
 
 def _open_folder(runner: OnPolicyRunner, arguments: argparse.Namespace, lock: ExitStack) -> None:

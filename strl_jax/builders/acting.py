@@ -6,7 +6,7 @@ from strl_jax.algorithms import ppo
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.builders.policy import make_policy
 from strl_jax.config import Config
-from strl_jax.config.errors import ConfigError, not_one_of
+from strl_jax.config.errors import ConfigError, not_one_of, reported_after
 from strl_jax.envs.base import Env
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -18,10 +18,8 @@ def make_ppo(config: Config, policy: Policy, groups: dict[str, Segments]) -> Alg
     Raises:
         ConfigError: ``clip_min_std`` has another length than the actions.
     """
-    try:
+    with reported_after("algorithm."):
         return ppo.make(config.algorithm, policy, groups["actor"], groups["critic"], config.resolved_compat)
-    except ValueError as error:
-        raise ConfigError(f"algorithm.{error}") from None
 
 
 def make_acting(config: Config, env: Env) -> Algorithm:
@@ -55,7 +53,5 @@ def make_group(config: Config, env: Env, group: str, default: Sequence[str] | No
     for name in names:
         if name not in offered:
             raise ConfigError(f"env.groups.{group}: {not_one_of(name, tuple(offered))}")
-    try:
+    with reported_after(f"env.groups.{group}: "):
         return Segments.select_from(offered, names)
-    except ValueError as error:
-        raise ConfigError(f"env.groups.{group}: {error}") from None

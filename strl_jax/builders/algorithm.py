@@ -18,6 +18,7 @@ from strl_jax.builders.acting import make_acting, make_group
 from strl_jax.builders.mutex import make_mutex
 from strl_jax.builders.teacher import load_teacher, teacher_path
 from strl_jax.config import Config, ConfigError, GroupsConfig
+from strl_jax.config.errors import reported_after
 from strl_jax.config.policy import DiscriminatorFields, MutexFields, has
 from strl_jax.envs.base import LARGEST, Env, carried
 from strl_jax.run_folder.arrays import encode
@@ -49,7 +50,7 @@ def assemble(config: Config, env: Env) -> Assembled:
     algorithm, settings, data, paths = make_acting(config, env), config.algorithm, {}, {}
     for group in GroupsConfig.model_fields:  # checks the names of all groups, also those not used by the algorithm
         make_group(config, env, group)
-    try:
+    with reported_after("algorithm: "):
         if isinstance(settings, tppo.TeacherFields):
             teacher, data["teacher"] = load_teacher(config, env)
             paths["teacher"] = teacher_path(settings)
@@ -63,10 +64,6 @@ def assemble(config: Config, env: Env) -> Assembled:
         if settings.rnd_cfg is not None:
             group = make_group(config, env, "rnd", algorithm.groups["actor"].names)
             algorithm = rnd.add(algorithm, settings.rnd_cfg, group)
-    except ConfigError:  # a ValueError too, whose lines name their keys
-        raise
-    except ValueError as error:
-        raise ConfigError(f"algorithm: {error}") from None
     references = {name: {"path": str(paths[name]), "sha256": _digest(tree)} for name, tree in data.items()}
     return Assembled(algorithm, data, references)
 

@@ -2,7 +2,7 @@
 
 from strl_jax.algorithms import appo, estimator, tppo
 from strl_jax.config import Config
-from strl_jax.config.errors import ConfigError
+from strl_jax.config.errors import ConfigError, reported_after
 from strl_jax.config.policy import DiscriminatorFields, MutexFields, has
 from strl_jax.config.sections import ALGORITHMS
 from strl_jax.modules.policy import Policy
@@ -53,10 +53,8 @@ def check_shards(config: Config, num_shards: int) -> None:
     _check_divides("env.num_envs", config.env.num_envs, num_shards)
     if config.runner.eval_interval:
         _check_divides("runner.num_eval_envs", config.runner.num_eval_envs, num_shards)
-    try:
+    with reported_after(""):
         config.check_minibatches(num_shards)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
 
 
 def _check_divides(key: str, number: int, num_shards: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from strl_jax.config import Config, EnvConfig
-from strl_jax.config.errors import ConfigError, dotted, hint, problems_of, raised, show
+from strl_jax.config.errors import ConfigError, dotted, hint, problems_of, raised, reported_after, show
 from strl_jax.config.import_path import import_callable
 from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
@@ -118,10 +118,8 @@ def _legged_env(rest: str, kwargs: dict) -> Env:
     settings = _legged_config(rest, kwargs)
     with contextlib.redirect_stdout(None):  # see _brax_env
         from strl_jax.envs.legged.env import LeggedEnv
-    try:
+    with reported_after("env.kwargs."):
         return LeggedEnv(settings)
-    except ValueError as error:
-        raise ConfigError(f"env.kwargs.{error}") from None
 
 
 def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:

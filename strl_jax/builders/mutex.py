@@ -14,7 +14,7 @@ from strl_jax.builders.acting import make_groups
 from strl_jax.builders.read_errors import reported_under
 from strl_jax.builders.stored import read_policy
 from strl_jax.config import Config, ConfigError
-from strl_jax.config.errors import dotted, problems_of, show
+from strl_jax.config.errors import dotted, problems_of, reported_after, show
 from strl_jax.config.policy import ClimbMutexFields, FieldMutexFields, MutexFields, Scale
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
@@ -63,7 +63,7 @@ def make_mutex(config: Config, env) -> Algorithm:
     if not isinstance(config.policy, FieldMutexFields):
         groups |= {SELECTION: _selection(env, len(sub_policies))}
         act_groups = ("actor", SELECTION)
-    try:
+    with reported_after("policy: "):
         policy = MutexPolicy(
             action_size=env.action_size,
             actor_obs=groups["actor"],
@@ -72,8 +72,6 @@ def make_mutex(config: Config, env) -> Algorithm:
             legacy=config.resolved_compat.zero_mutex_buffer,
             **_selection_options(config.policy),
         )
-    except ValueError as error:
-        raise ConfigError(f"policy: {error}") from None
     return Algorithm(
         config=config.algorithm,
         compat=config.resolved_compat,

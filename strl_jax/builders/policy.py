@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from strl_jax.config import Config
-from strl_jax.config.errors import ConfigError, not_one_of, show
+from strl_jax.config.errors import ConfigError, not_one_of, reported_after, show
 from strl_jax.config.policy import (
     AdaptorFields,
     EncoderFields,
@@ -151,10 +151,8 @@ def _check_image(key: str, name: str, shape: tuple[int, ...], options: EncoderKw
     if not options.channels:
         raise ConfigError(f"{key}: Conv2dHeadModel needs channels, kernel_sizes and strides")
     model = Conv2dModel(**{field: getattr(options, field) for field in CONVOLUTION})
-    try:
+    with reported_after(f"{key}: "):
         model.conv_out_resolution(*shape[1:])
-    except ValueError as error:
-        raise ConfigError(f"{key}: {error}") from None
 
 
 def _one_each(key: str, value, names: Sequence[str], kind: type) -> tuple:

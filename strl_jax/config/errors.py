@@ -5,7 +5,8 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -48,6 +49,20 @@ class ConfigError(ValueError):
             lines = (*lines[: MAX_LINES - 1], f"... and {len(lines) - MAX_LINES + 1} more")
         self.lines = tuple(" ".join(line.split()) for line in lines)
         super().__init__("\n".join(self.lines))
+
+
+@contextmanager
+def reported_after(start: str) -> Iterator[None]:
+    """Raises a ``ValueError`` of the block as ``ConfigError`` with ``start`` before its message.
+
+    A ``ConfigError`` is not changed: its lines already begin with their keys.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{start}{error}") from None
 
 
 class Problem(NamedTuple):

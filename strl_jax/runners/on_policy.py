@@ -1,5 +1,6 @@
 """``OnPolicyRunner``: training, evaluation, checkpoints and inference of one run."""
 
+import math
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,8 @@ from strl_jax.builders.algorithm import assemble, changed_data
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
 from strl_jax.config import Config, ConfigError, from_dict
-from strl_jax.run_folder import checkpoints, errors, layout, run_dir
+from strl_jax.config.errors import reported_after
+from strl_jax.run_folder import checkpoints, layout, run_dir
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import session
 from strl_jax.runners.duties.evaluation import evaluate
@@ -102,7 +104,7 @@ class OnPolicyRunner:
     @property
     def metrics_CoT(self) -> float:
         """Cost of transport of the last evaluation; NaN if the environment does not report it."""
-        return self.progress.cost_of_transport
+        return self.progress.evaluation.get("Eval/metric/CoT", math.nan)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -157,10 +159,8 @@ class OnPolicyRunner:
         if settings.ckpt_manipulator != BY_COMPONENT:
             find_manipulator(settings.ckpt_manipulator)
         if settings.init_from is not None:
-            try:
+            with reported_after("runner.init_from: "):
                 read_policy(settings.init_from)
-            except errors.CheckpointError as error:
-                raise ConfigError(f"runner.init_from: {error}") from None
 
     def start_states(self, random_lengths: bool) -> list[str]:
         """Starts a new run: fresh states, with the policy of ``runner.init_from`` if that is set.

@@ -39,9 +39,7 @@ class TimeReport:
     """
 
     def __init__(self, state: Mapping[str, Sequence[float]] | None = None):
-        state = state or {}
-        self._seconds = {name: float(seconds) for name, (seconds, _) in state.items()}
-        self._counts = {name: int(count) for name, (_, count) in state.items()}
+        self._sections = {name: (float(seconds), int(count)) for name, (seconds, count) in (state or {}).items()}
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
@@ -60,19 +58,19 @@ class TimeReport:
         """
         if not seconds >= 0.0:
             raise ValueError(f"time of section {name!r} is {seconds}; it must be 0 or more seconds")
-        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
-        self._counts[name] = self._counts.get(name, 0) + 1
+        before, count = self._sections.get(name, (0.0, 0))
+        self._sections[name] = (before + seconds, count + 1)
 
     def state(self) -> dict[str, list[float]]:
         """Section -> [seconds, count], for a checkpoint."""
-        return {name: [seconds, self._counts[name]] for name, seconds in self._seconds.items()}
+        return {name: list(section) for name, section in self._sections.items()}
 
     def lines(self) -> list[str]:
         """A table: name, seconds, share of the total and count of each section, largest first, then the total."""
-        total = sum(self._seconds.values())
-        names = sorted(self._seconds, key=self._seconds.get, reverse=True)
-        rows = [*((name, self._seconds[name], self._counts[name]) for name in names), ("total", total, "")]
-        width = max(len(name) for name in ("section", *names))
+        total = sum(seconds for seconds, _ in self._sections.values())
+        rows = sorted(((name, *section) for name, section in self._sections.items()), key=lambda row: -row[1])
+        rows.append(("total", total, ""))
+        width = max(len(name) for name in ("section", *self._sections))
         lines = [f"{'section':{width}}  {'seconds':>10}  {'share':>7}  {'count':>7}"]
         for name, seconds, count in rows:
             share = seconds / total if total > 0.0 else 0.0
@@ -108,23 +106,9 @@ class Progress:
         """Velocity RMSD of the last evaluation in m/s, NaN without one."""
         return self.evaluation.get("Eval/metric/tracking_error", math.nan)
 
-    @property
-    def cost_of_transport(self) -> float:
-        """Cost of transport of the last evaluation, NaN without one."""
-        return self.evaluation.get("Eval/metric/CoT", math.nan)
-
     def state(self) -> dict:
         """The progress as JSON, for a checkpoint."""
-        return {
-            "iteration": self.iteration,
-            "env_steps": self.env_steps,
-            "seconds": self.seconds,
-            "best_score": self.best_score,
-            "rewards": self.rewards.state(),
-            "lengths": self.lengths.state(),
-            "evaluation": self.evaluation,
-            "report": self.report.state(),
-        }
+        return vars(self) | {name: getattr(self, name).state() for name in ("rewards", "lengths", "report")}
 
     @classmethod
     def from_state(cls, state: dict) -> "Progress":

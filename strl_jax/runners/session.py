@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax
 
-from strl_jax.config import ConfigError, to_dict
+from strl_jax.config import to_dict
 from strl_jax.runners.duties.clock import IterationClock
 from strl_jax.runners.duties.evaluation import IntervalEvaluation, evaluate
 from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
@@ -73,10 +73,7 @@ def _open_writers(runner, first: int, console: Console) -> list[Writer]:
     store_code_state(runner.log_dir, runner.repositories, warn=console.warn)
     config = runner.config.runner
     options = {"project": config.wandb_project, "name": runner.log_dir.name}
-    try:
-        return make_writers(config.logger, runner.log_dir, to_dict(runner.config), first, **options)
-    except ValueError as error:
-        raise ConfigError(f"runner.logger: {error}") from None
+    return make_writers(config.logger, runner.log_dir, to_dict(runner.config), first, **options)
 
 
 def _compile(runner, random_lengths: bool, trains: bool, console: Console) -> Callable | None:

@@ -133,7 +133,7 @@ def test_quiet_prints_nothing(clock):
 def test_missing_and_unusable_values_do_not_raise(clock):
     console, stream = plain(2, clock)
     console.update(1, {})
-    bad = dict.fromkeys(SCALARS, math.nan) | {"Loss/kl": math.inf, "Perf/total_fps": None, "Eval/note": "text"}
+    bad = dict.fromkeys(SCALARS, math.nan) | {"Loss/kl": math.inf, "Perf/total_fps": None}
     console.update(2, bad)
     first, second = stream.getvalue().splitlines()
     assert first == "it 1/2 | - steps | - steps/s | reward - | length - | lr - | std - | eta -"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
+from strl_jax.config import ConfigError
 from strl_jax.run_folder import atomic
 from strl_jax.runners.log.writers import JsonlWriter, TensorBoardWriter, WandbWriter, check_writers, make_writers
 
@@ -161,8 +162,9 @@ def test_a_users_writer_is_created_with_keywords(tmp_path):
 def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
     closed = []
     monkeypatch.setattr(JsonlWriter, "close", lambda self: closed.append(self))
-    expected = rf"^writer '{__name__}:Failing' did not start: RuntimeError: no connection \(.*test_writers\.py:\d+\)$"
-    with pytest.raises(ValueError, match=expected):
+    place = r"\(.*test_writers\.py:\d+\)$"
+    expected = rf"^runner\.logger: writer '{__name__}:Failing' did not start: RuntimeError: no connection {place}"
+    with pytest.raises(ConfigError, match=expected):
         make_writers(f"{__name__}:Failing", tmp_path, {}, 1)
     assert len(closed) == 1
 
@@ -185,16 +187,19 @@ def test_writers_made_before_a_failing_one_are_closed(tmp_path, monkeypatch):
     ],
 )
 def test_bad_specs_give_one_line_and_write_nothing(spec, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigError, match=message):
         make_writers(spec, tmp_path / "run", {}, 1)
     assert not (tmp_path / "run").exists()
 
 
 def test_missing_wandb_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match=r"writer 'wandb' needs the package wandb .*: pip install 'strl_jax\[wandb\]'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^runner\.logger: writer 'wandb' needs the package wandb .*: pip install 'strl_jax\[wandb\]'",
+    ):
         check_writers("wandb")
-    with pytest.raises(ValueError, match=r"pip install 'strl_jax\[wandb\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'strl_jax\[wandb\]'"):
         WandbWriter(tmp_path, "project", "name", {})
 
 

@@ -21,32 +21,16 @@ def _integers(values) -> np.ndarray:
     return np.asarray(values, np.int64)
 
 
+def _axes(equation) -> list[int]:
+    return list(equation.params["axes"])
+
+
 def _one(equation) -> np.ndarray:
     return np.ones((), equation.outvars[0].aval.dtype)
 
 
 def _refuse(equation, why: str):
     raise DeployError(f"the policy's operation {equation.primitive.name} cannot be exported to ONNX: {why}")
-
-
-def _expm1(graph, equation, x):
-    return graph.add("Sub", *graph.add("Exp", x), _one(equation))
-
-
-def _log1p(graph, equation, x):
-    return graph.add("Log", *graph.add("Add", x, _one(equation)))
-
-
-def _erfc(graph, equation, x):
-    return graph.add("Sub", _one(equation), *graph.add("Erf", x))
-
-
-def _rsqrt(graph, equation, x):
-    return graph.add("Reciprocal", *graph.add("Sqrt", x))
-
-
-def _ne(graph, equation, x, y):
-    return graph.add("Not", *graph.add("Equal", x, y))
 
 
 def _select(graph, equation, which, *cases):
@@ -79,18 +63,6 @@ def _reshape(graph, equation, x):
     if sizes.count(-1) > 1:
         _refuse(equation, f"two sizes of {equation.params['new_sizes']} depend on the batch")
     return graph.add("Reshape", x, _integers(sizes))
-
-
-def _transpose(graph, equation, x):
-    return graph.add("Transpose", x, perm=list(equation.params["permutation"]))
-
-
-def _squeeze(graph, equation, x):
-    return graph.add("Squeeze", x, _integers(equation.params["dimensions"]))
-
-
-def _concatenate(graph, equation, *values):
-    return graph.add("Concat", *values, axis=equation.params["dimension"])
 
 
 def _stack(graph, equation, *values):
@@ -176,62 +148,50 @@ def _conv(graph, equation, x, kernel):
     return graph.add("Transpose", *result, perm=np.argsort(numbers.out_spec).tolist())
 
 
-def _reduce_max(graph, equation, x):
-    return graph.add("ReduceMax", x, axes=list(equation.params["axes"]), keepdims=0)
-
-
-def _reduce_sum(graph, equation, x):
-    return graph.add("ReduceSum", x, _integers(equation.params["axes"]), keepdims=0)
-
-
-def _alias(graph, equation, x):
-    return [x]
-
-
 # These operators broadcast like NumPy.
 ELEMENTWISE = {
     "abs": _same("Abs"),
     "add": _same("Add"),
     "convert_element_type": _cast,
-    "copy": _alias,
+    "copy": lambda graph, equation, x: [x],
     "div": _same("Div"),
-    "erfc": _erfc,
+    "erfc": lambda graph, equation, x: graph.add("Sub", _one(equation), *graph.add("Erf", x)),
     "exp": _same("Exp"),
-    "expm1": _expm1,
+    "expm1": lambda graph, equation, x: graph.add("Sub", *graph.add("Exp", x), _one(equation)),
     "ge": _same("GreaterOrEqual"),
     "gt": _same("Greater"),
     "log": _same("Log"),
-    "log1p": _log1p,
+    "log1p": lambda graph, equation, x: graph.add("Log", *graph.add("Add", x, _one(equation))),
     "logistic": _same("Sigmoid"),
     "lt": _same("Less"),
     "max": _same("Max"),
     "min": _same("Min"),
     "mul": _same("Mul"),
-    "ne": _ne,
+    "ne": lambda graph, equation, x, y: graph.add("Not", *graph.add("Equal", x, y)),
     "neg": _same("Neg"),
     "not": _same("Not"),
-    "rsqrt": _rsqrt,
+    "rsqrt": lambda graph, equation, x: graph.add("Reciprocal", *graph.add("Sqrt", x)),
     "select_n": _select,
     "sqrt": _same("Sqrt"),
     "square": lambda graph, equation, x: graph.add("Mul", x, x),
-    "stop_gradient": _alias,
+    "stop_gradient": lambda graph, equation, x: [x],
     "sub": _same("Sub"),
     "tanh": _same("Tanh"),
 }
 BROADCASTING = {*ELEMENTWISE, "broadcast_in_dim"}
 PRIMITIVES = ELEMENTWISE | {
     "broadcast_in_dim": _broadcast,
-    "concatenate": _concatenate,
+    "concatenate": lambda graph, equation, *parts: graph.add("Concat", *parts, axis=equation.params["dimension"]),
     "conv_general_dilated": _conv,
     "dot_general": _dot,
     "gather": _gather,
-    "reduce_max": _reduce_max,
-    "reduce_sum": _reduce_sum,
+    "reduce_max": lambda graph, equation, x: graph.add("ReduceMax", x, axes=_axes(equation), keepdims=0),
+    "reduce_sum": lambda graph, equation, x: graph.add("ReduceSum", x, _integers(_axes(equation)), keepdims=0),
     "reshape": _reshape,
     "scatter": _scatter,
     "slice": _slice,
     "split": _split,
-    "squeeze": _squeeze,
+    "squeeze": lambda graph, equation, x: graph.add("Squeeze", x, _integers(equation.params["dimensions"])),
     "stack": _stack,
-    "transpose": _transpose,
+    "transpose": lambda graph, equation, x: graph.add("Transpose", x, perm=list(equation.params["permutation"])),
 }

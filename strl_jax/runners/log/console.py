@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
-from strl_jax.runners.log.numbers import MISSING, count, duration, episode_mean, get, memory, number, rate
+from strl_jax.runners.log.numbers import MISSING, count, duration, episode_mean, memory, number, rate
 
 PLAIN_INTERVAL = 2.0  # seconds between two plain lines
 
@@ -136,19 +136,19 @@ def _can_redraw(terminal: Terminal) -> bool:
 def _cells(scalars: Mapping[str, float], evaluation: list[Cell]) -> list[Cell]:
     """Label and value of everything below the bar, the most important first."""
     cells = [
-        ("steps/s", count(get(scalars, "Perf/total_fps"))),
-        ("steps", count(get(scalars, "Train/env_steps"))),
-        ("mean reward", episode_mean(get(scalars, "Train/mean_reward"))),
-        ("episode length", episode_mean(get(scalars, "Train/mean_episode_length"))),
+        ("steps/s", count(scalars.get("Perf/total_fps"))),
+        ("steps", count(scalars.get("Train/env_steps"))),
+        ("mean reward", episode_mean(scalars.get("Train/mean_reward"))),
+        ("episode length", episode_mean(scalars.get("Train/mean_episode_length"))),
         *_losses(scalars),
-        ("learning rate", rate(get(scalars, "Loss/learning_rate"))),
-        ("noise std", number(get(scalars, "Policy/mean_noise_std"))),
+        ("learning rate", rate(scalars.get("Loss/learning_rate"))),
+        ("noise std", number(scalars.get("Policy/mean_noise_std"))),
         *evaluation,
-        ("memory", memory(get(scalars, "Perf/memory_bytes"))),
-        ("reward per step", episode_mean(get(scalars, "Train/mean_reward_each_timestep"))),
-        ("iteration s", number(get(scalars, "Perf/iteration_time"))),
-        ("collection s", number(get(scalars, "Perf/collection time"))),
-        ("learning s", number(get(scalars, "Perf/learning_time"))),
+        ("memory", memory(scalars.get("Perf/memory_bytes"))),
+        ("reward per step", episode_mean(scalars.get("Train/mean_reward_each_timestep"))),
+        ("iteration s", number(scalars.get("Perf/iteration_time"))),
+        ("collection s", number(scalars.get("Perf/collection time"))),
+        ("learning s", number(scalars.get("Perf/learning_time"))),
         *_group(scalars, "Episode_Reward/"),
     ]
     return [cell for cell in cells if cell[1] != MISSING or cell[0] in ("mean reward", "episode length")]
@@ -156,13 +156,13 @@ def _cells(scalars: Mapping[str, float], evaluation: list[Cell]) -> list[Cell]:
 
 def _plain(scalars: Mapping[str, float], evaluation: list[Cell]) -> str:
     parts = [
-        f"{count(get(scalars, 'Train/env_steps'))} steps",
-        f"{count(get(scalars, 'Perf/total_fps'))} steps/s",
-        f"reward {episode_mean(get(scalars, 'Train/mean_reward'))}",
-        f"length {episode_mean(get(scalars, 'Train/mean_episode_length'))}",
+        f"{count(scalars.get('Train/env_steps'))} steps",
+        f"{count(scalars.get('Perf/total_fps'))} steps/s",
+        f"reward {episode_mean(scalars.get('Train/mean_reward'))}",
+        f"length {episode_mean(scalars.get('Train/mean_episode_length'))}",
         _join(_losses(scalars)),
-        f"lr {rate(get(scalars, 'Loss/learning_rate'))}",
-        f"std {number(get(scalars, 'Policy/mean_noise_std'))}",
+        f"lr {rate(scalars.get('Loss/learning_rate'))}",
+        f"std {number(scalars.get('Policy/mean_noise_std'))}",
         f"eval {_join(evaluation)}" if evaluation else "",
     ]
     return " | ".join(part for part in parts if part)
@@ -186,4 +186,4 @@ def _losses(scalars: Mapping[str, float]) -> list[Cell]:
 def _group(scalars: Mapping[str, float], section: str) -> list[Cell]:
     """All scalars of one section."""
     labels = {name: name.removeprefix(section).replace("_", " ") for name in scalars if name.startswith(section)}
-    return [(label, number(get(scalars, name))) for name, label in labels.items()]
+    return [(label, number(scalars[name])) for name, label in labels.items()]

@@ -1,18 +1,9 @@
 """Numbers as short text for the console."""
 
 import math
-from collections.abc import Mapping
 from datetime import timedelta
 
 MISSING = "-"
-
-
-def get(scalars: Mapping[str, float], name: str) -> float | None:
-    """The value as a float; None if it is missing or not a number."""
-    try:
-        return float(scalars[name])
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def number(value: float | None) -> str:

@@ -13,12 +13,14 @@ from typing import Protocol
 from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
-from strl_jax.config.errors import raised
+from strl_jax.config.errors import ConfigError, raised
 from strl_jax.config.import_path import import_callable
 from strl_jax.config.sections import LOGGERS
 from strl_jax.run_folder.atomic import replaced
 from strl_jax.run_folder.metrics import iteration_of
 from strl_jax.run_folder.run_dir import METRICS
+
+KEY = "runner.logger"
 
 
 class WriterError(RuntimeError):
@@ -94,7 +96,7 @@ class WandbWriter:
         """Starts or continues the run; local files are in RUN_DIR/wandb.
 
         Raises:
-            ValueError: the package is missing, or W&B refuses (no account, unknown project).
+            ConfigError: the package is missing, or W&B refuses (no account, unknown project).
         """
         wandb = _import_wandb()
         id_file = Path(run_dir) / "wandb_id.txt"
@@ -113,7 +115,7 @@ class WandbWriter:
             )
         except wandb.errors.Error as error:
             hint = "`wandb login` signs in, WANDB_MODE=offline records without an account"
-            raise ValueError(f"writer 'wandb' did not start: {error}; {hint}") from None
+            raise ConfigError(f"{KEY}: writer 'wandb' did not start: {error}; {hint}") from None
         id_file.write_text(self._run.id + "\n")
         self._next_step = self._run.step
 
@@ -135,12 +137,12 @@ def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
             "package.module:Class". An empty list is "none": JSON lines only.
 
     Raises:
-        ValueError: unknown name, class that cannot be imported or called, missing
+        ConfigError: unknown name, class that cannot be imported or called, missing
             package, or "none" together with another name.
     """
     names = tuple(dict.fromkeys([spec] if isinstance(spec, str) else spec))
     if "none" in names and len(names) > 1:
-        raise ValueError(f"writers are {', '.join(map(repr, names))}; 'none' cannot be combined with another")
+        raise ConfigError(f"{KEY}: writers are {', '.join(map(repr, names))}; 'none' cannot be combined with another")
     for name in names:
         _check(name)
     return tuple(name for name in names if name != "none")
@@ -166,7 +168,7 @@ def make_writers(
         name: W&B run name.
 
     Raises:
-        ValueError: as ``check_writers``, before anything is written, or a writer does not start.
+        ConfigError: as ``check_writers``, before anything is written, or a writer does not start.
     """
     kinds = check_writers(spec)
     Path(run_dir).mkdir(parents=True, exist_ok=True)
@@ -190,7 +192,7 @@ def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, n
     try:
         return build(run_dir=Path(run_dir), config=config, start_iteration=start_iteration)
     except Exception as error:
-        raise ValueError(f"writer {kind!r} did not start: {raised(error)}") from error
+        raise ConfigError(f"{KEY}: writer {kind!r} did not start: {raised(error)}") from error
 
 
 def _check(name: str) -> None:
@@ -204,21 +206,20 @@ def _import_wandb():
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
-        raise ValueError(f"writer 'wandb' needs the package wandb ({error}): pip install 'strl_jax[wandb]'") from None
+        hint = "pip install 'strl_jax[wandb]'"
+        raise ConfigError(f"{KEY}: writer 'wandb' needs the package wandb ({error}): {hint}") from None
 
 
 def _import_class(path: str) -> Callable[..., Writer]:
-    """The class at "package.module:Class"; ValueError if it is not a usable writer."""
-    found = import_callable(path, "writer", f"{', '.join(LOGGERS)} or package.module:Class")
+    """The class at "package.module:Class"; ``ConfigError`` if it is not a usable writer."""
+    found = import_callable(path, f"{KEY}: writer", f"{', '.join(LOGGERS)} or package.module:Class")
     missing = [method for method in ("write", "close") if not callable(getattr(found, method, None))]
     if missing:
-        raise ValueError(f"writer {path!r} has no method {' and no '.join(missing)}")
+        raise ConfigError(f"{KEY}: writer {path!r} has no method {' and no '.join(missing)}")
     try:
         inspect.signature(found).bind(run_dir=None, config=None, start_iteration=None)
-    except TypeError as error:
-        raise ValueError(f"writer {path!r} must take run_dir, config and start_iteration: {error}") from None
-    except ValueError:  # a built-in class without a signature
-        raise ValueError(f"writer {path!r} must take run_dir, config and start_iteration") from None
+    except (TypeError, ValueError) as error:  # ValueError: a built-in class without a signature
+        raise ConfigError(f"{KEY}: writer {path!r} must take run_dir, config and start_iteration: {error}") from None
     return found
 
 
