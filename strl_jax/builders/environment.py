@@ -6,10 +6,8 @@ import math
 import warnings
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
 from strl_jax.config import Config, EnvConfig
-from strl_jax.config.errors import ConfigError, dotted, hint, problems_of, raised, reported_after, show
+from strl_jax.config.errors import ConfigError, Problem, hint, raised, reported_after, show, validated
 from strl_jax.config.import_path import import_callable
 from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
@@ -130,12 +128,7 @@ def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
     data = coerce(LeggedConfig, plain(kwargs))
     if isinstance(data.get("terrain", {}), dict):
         data["terrain"] = LEGGED[rest] | data.get("terrain", {})
-    try:
-        return LeggedConfig.model_validate(data, strict=True)
-    except ValidationError as error:
-        problems = problems_of(error, data, LeggedConfig)
-        lines = (f"{dotted(('env', 'kwargs', *problem.path))}: {problem.text}" for problem in problems)
-        raise ConfigError(*lines) from None
+    return validated(LeggedConfig, data, lambda problem: str(Problem(("env", "kwargs", *problem.path), problem.text)))
 
 
 LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # name to section terrain

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.builders import torch_policy
@@ -14,7 +14,7 @@ from strl_jax.builders.acting import make_groups
 from strl_jax.builders.read_errors import reported_under
 from strl_jax.builders.stored import read_policy
 from strl_jax.config import Config, ConfigError
-from strl_jax.config.errors import dotted, problems_of, reported_after, show
+from strl_jax.config.errors import reported_after, show, validated
 from strl_jax.config.policy import ClimbMutexFields, FieldMutexFields, MutexFields, Scale
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
 from strl_jax.observations import Segments
@@ -162,8 +162,4 @@ def _moments(stats: Mapping | None, actor: Segments, eps: float) -> dict | None:
 
 
 def _checked(settings: dict, source: str) -> _RunSettings:
-    try:
-        return _RunSettings.model_validate(settings)
-    except ValidationError as error:
-        problems = problems_of(error, settings, _RunSettings)
-        raise ConfigError(*(f"{source}: {dotted(problem.path)}: {problem.text}" for problem in problems)) from None
+    return validated(_RunSettings, settings, lambda problem: f"{source}: {problem}", strict=False)

@@ -32,6 +32,9 @@ def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -
             convolutions do not fit the image, or stages exclude each other.
     """
     policy, actor, critic = config.policy, groups["actor"], groups["critic"]
+    memory = None
+    if has(policy, MemoryFields):
+        memory = MemoryStage(policy.rnn_type, policy.rnn_hidden_size, policy.rnn_num_layers)
     plain = {name: getattr(policy, name) for name in PolicyConfig.model_fields}
     return Policy(
         action_size,
@@ -39,19 +42,13 @@ def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -
         deterministic=has(policy, VisualFields),
         actor_obs=actor,
         critic_obs=critic,
-        memory=_memory(policy),
+        memory=memory,
         estimator=_estimator(policy, actor, critic) if has(policy, EstimatorStageFields) else None,
         adaptor=_adaptor(policy, actor, critic) if has(policy, AdaptorFields) else None,
         encoders=_encoders(policy, actor),
         critic_encoders=_critic_encoders(policy, critic),
         **plain,
     )
-
-
-def _memory(policy: PolicyConfig) -> MemoryStage | None:
-    if not has(policy, MemoryFields):
-        return None
-    return MemoryStage(policy.rnn_type, policy.rnn_hidden_size, policy.rnn_num_layers)
 
 
 def _estimator(policy: EstimatorStageFields, actor: Segments, critic: Segments) -> EstimatorStage:

@@ -5,9 +5,9 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -34,6 +34,7 @@ IN_WORDS = {  # pydantic's types of errors
     "too_short": "a list that is not empty",
     "string_too_short": "a string that is not empty",
 }
+Model = TypeVar("Model", bound=BaseModel)
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package
 
 
@@ -70,6 +71,9 @@ class Problem(NamedTuple):
 
     path: tuple
     text: str
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: {self.text}" if self.path else self.text
 
 
 def dotted(path: Sequence) -> str:
@@ -125,7 +129,19 @@ def must_be_one_of(choices: Sequence[str]) -> str:
     return f"it must be one of {', '.join(choices)}"
 
 
-def problems_of(error: ValidationError, data: dict, model: type[BaseModel]) -> list[Problem]:
+def validated(model: type[Model], data: dict, line: Callable[[Problem], str] = str, strict: bool = True) -> Model:
+    """``data`` as a model; raises ``ConfigError`` with the ``line`` of each fault.
+
+    Args:
+        strict: values are not converted to the types of their fields, see ``values.coerce``.
+    """
+    try:
+        return model.model_validate(data, strict=strict)
+    except ValidationError as error:
+        raise ConfigError(*map(line, _problems(error, data, model))) from None
+
+
+def _problems(error: ValidationError, data: dict, model: type[BaseModel]) -> list[Problem]:
     """The faults that pydantic reports for ``data``, one for each path.
 
     A union reports each of its members: those with the same path become one line. A fault

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
 from strl_jax.config import legacy, schema, yaml_file
-from strl_jax.config.errors import ConfigError, Problem, dotted, problems_of, show
+from strl_jax.config.errors import ConfigError, Problem, dotted, show, validated
 from strl_jax.config.sections import Config, RunnerConfig, any_config, config_class
 from strl_jax.config.values import coerce, plain
 
@@ -88,12 +87,7 @@ def _validate(data: dict, given: Mapping[tuple, str]) -> Config:
         if data.get(name) is None:  # an absent section, or one that has only comments
             data[name] = {}
     model = _model_for(data["runner"])
-    data = coerce(model, data)
-    try:
-        return model.model_validate(data, strict=True)
-    except ValidationError as error:
-        problems = problems_of(error, data, model)
-    raise ConfigError(*(_line(problem, given) for problem in problems))
+    return validated(model, coerce(model, data), lambda problem: _line(problem, given))
 
 
 def _model_for(runner: Any) -> type[Config]:
@@ -107,6 +101,5 @@ def _model_for(runner: Any) -> type[Config]:
 
 
 def _line(problem: Problem, given: Mapping[tuple, str]) -> str:
-    text = f"{dotted(problem.path)}: {problem.text}" if problem.path else problem.text
     source = next((override for key, override in given.items() if key == problem.path[: len(key)]), None)
-    return text if source is None else f"override {show(source)}: {text}"
+    return str(problem) if source is None else f"override {show(source)}: {problem}"

@@ -4,9 +4,7 @@ Converts a ``model_*.pt`` of st_rl, rsl_rl or legged_gym to a run folder that ca
 """
 
 import argparse
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -202,17 +200,11 @@ def _put(old: jax.Array, new) -> jax.Array:
 def _write(runner: OnPolicyRunner, out: Path) -> None:
     """Writes the run to a temporary folder next to ``out``, then renames it."""
     out = out.absolute()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".new-", ignore_cleanup_errors=True) as temporary:
-            folder = Path(temporary) / "run"
-            run_dir.write_config(folder, runner.config, run_dir.units(runner.env.env))
-            runner.open(folder)
-            runner.save("last")
-            runner.checkpointer.close()
-            os.rename(folder, out)
-    except OSError as error:
-        raise ConfigError(f"--out: {out}: cannot be created: {error.strerror}") from None
+    with run_dir.prepared(out, f"--out: {out}", runner.config, run_dir.units(runner.env.env)) as folder:
+        runner.open(folder)
+        runner.save("last")
+        runner.checkpointer.close()
+        folder.rename(out)
 
 
 if __name__ == "__main__":

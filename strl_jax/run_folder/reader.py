@@ -1,5 +1,6 @@
 """Reading checkpoints of a run: which exist, which one to take, and its content."""
 
+import contextlib
 import logging
 import os
 import warnings
@@ -41,7 +42,12 @@ class CheckpointReader:
 
     def iterations(self, kind: str) -> list[int]:
         """Iterations of the complete checkpoints of a kind, ascending."""
-        return [iteration for iteration in self._on_disk(kind) if self._is_complete(kind, iteration)]
+        complete = []
+        for iteration in self._on_disk(kind):
+            with contextlib.suppress(CheckpointError):
+                self._manifest(kind, iteration)
+                complete.append(iteration)
+        return complete
 
     def latest(self, kind: str = "last") -> int | None:
         """Iteration of the newest complete checkpoint of a kind, or None."""
@@ -143,13 +149,6 @@ class CheckpointReader:
         restored = read_items(path, items) if items else {}
         check_values(path, saved, restored)
         return {part: rebuild(tree, wanted[part], restored.get(part), saved[part]) for part, tree in target.items()}
-
-    def _is_complete(self, kind: str, iteration: int) -> bool:
-        try:
-            self._manifest(kind, iteration)
-        except CheckpointError:
-            return False
-        return True
 
     def _on_disk(self, kind: str) -> list[int]:
         """Iterations of all checkpoint folders of a kind, damaged or not, ascending."""

@@ -55,18 +55,32 @@ def create(path: Path, config: Config, extra: Mapping | None = None) -> Path:
         ConfigError: the folder cannot be created.
     """
     path = path.resolve()
+    advice = "; runner.log_root or --log-dir can name another folder"
+    with prepared(path, f"run folder {path}", config, extra, advice) as folder:
+        (folder / LOCK).touch()
+        return _rename(folder, path)
+
+
+@contextlib.contextmanager
+def prepared(path: Path, title: str, config: Config, extra: Mapping | None = None, advice: str = "") -> Iterator[Path]:
+    """A temporary folder next to ``path`` with the run's config, which the block renames to ``path``.
+
+    Args:
+        title: beginning of the error line.
+        extra: see ``create``.
+        advice: end of the error line.
+
+    Raises:
+        ConfigError: the folder cannot be created, written or renamed.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-", ignore_cleanup_errors=True) as temporary:
-            inner = Path(temporary) / "run"
-            write_config(inner, config, extra)
-            (inner / LOCK).touch()
-            return _rename(inner, path)
+            folder = Path(temporary) / "run"
+            write_config(folder, config, extra)
+            yield folder
     except OSError as error:
-        raise ConfigError(
-            f"run folder {path}: cannot be created: {error.strerror}; "
-            "runner.log_root or --log-dir can name another folder"
-        ) from None
+        raise ConfigError(f"{title}: cannot be created: {error.strerror}{advice}") from None
 
 
 def _rename(source: Path, target: Path) -> Path:

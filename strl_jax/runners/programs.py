@@ -47,17 +47,18 @@ class Programs:
         self._data = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(self.mesh)), data
         )
-        options = {"num_steps": self.num_steps, "data": self._data}
-        self.states = train_step.abstract_states(self.env, self.algorithm, self.mesh, self.num_envs, **options)
+        self._init_options = {"num_steps": self.num_steps, "data": self._data}
+        self.states = train_step.abstract_states(
+            self.env, self.algorithm, self.mesh, self.num_envs, **self._init_options
+        )
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
         """Starts to compile the program ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
-        if (name, *options.items()) not in self._futures:
-            lowered = self._tracer.submit(getattr(self, f"_lower_{name}"), **options)
-            self._futures[name, *options.items()] = self._compiler.submit(
-                self._compile, name, lowered, time.perf_counter()
-            )
+        key = (name, *options.items())
+        if key not in self._futures:
+            lowered = self._tracer.submit(self._lower, name, **options)
+            self._futures[key] = self._compiler.submit(self._compile, name, lowered, time.perf_counter())
 
     def get(self, name: str, **options) -> Callable:
         """Waits for the compiled program ``name``; starts to compile it if it was not requested."""
@@ -78,36 +79,24 @@ class Programs:
         self.seconds[name] = time.perf_counter() - start
         return compiled
 
-    def _lower_init(self, random_lengths: bool):
-        init = train_step.make_init(
-            self.env,
-            self.algorithm,
-            self.mesh,
-            self.num_envs,
-            random_lengths=random_lengths,
-            num_steps=self.num_steps,
-            data=self._data,
-        )
-        # The key's shape has no sharding: with one, every function inside would be traced a second time.
-        return init.lower(jax.random.key(0))
-
-    def _lower_step(self):
-        step = train_step.make_train_step(self.env, self.algorithm, self.mesh, self.num_steps)
-        return step.lower(*self.states, self._data)
-
-    def _lower_evaluate(self):
-        evaluate = make_evaluate(self.env, self.algorithm, self.mesh, self.num_eval_envs)
-        return evaluate.lower(self.states[0], self._key())
-
-    def _lower_update(self):
-        update = train_step.make_update(self.algorithm, self.mesh)
-        return update.lower(self.states[0], self.rollout_shapes, self.states[1].memory, self._data, self._key())
+    def _lower(self, name: str, **options):
+        parts, (train, rollout) = (self.env, self.algorithm, self.mesh), self.states
+        key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))
+        match name:
+            case "init":
+                init = train_step.make_init(*parts, self.num_envs, **self._init_options, **options)
+                # The key's shape has no sharding: with one, every function inside would be traced a second time.
+                return init.lower(jax.random.key(0))
+            case "step":
+                return train_step.make_train_step(*parts, self.num_steps).lower(train, rollout, self._data)
+            case "evaluate":
+                return make_evaluate(*parts, self.num_eval_envs).lower(train, key)
+            case "update":
+                update = train_step.make_update(self.algorithm, self.mesh)
+                return update.lower(train, self.rollout_shapes, rollout.memory, self._data, key)
 
     @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
         collect = train_step.make_collect(self.env, self.algorithm, self.mesh, self.num_steps)
         return jax.eval_shape(collect, *self.states, self._data)[2]
-
-    def _key(self):
-        return jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))

@@ -13,6 +13,7 @@ from strl_jax.runners.progress import TimeReport
 from strl_jax.sharding import replicate_key
 from strl_jax.types import TrainState
 
+REPEATS = 3  # of the measured update
 FIRST_ITERATION = 3  # of a session; the earlier ones are not interrupted
 
 
@@ -42,8 +43,23 @@ class TimeSplit:
         return self._programs.idle() or jax.process_count() > 1
 
     def measure(self, train: TrainState) -> None:
-        """Measures the update."""
-        self._learning = time_update(self._programs, train, self._data)
+        """Measures the update on a rollout of the run's size: the minimum of ``REPEATS`` calls.
+
+        The rollout is all zeros: its values do not change the time.
+        """
+        update, seconds = self._programs.get("update"), []
+        shapes = (self._programs.rollout_shapes, self._programs.states[1].memory)
+        rollout, memory = jax.tree.map(
+            lambda x, sharding: jnp.zeros(x.shape, x.dtype, device=sharding), shapes, update.input_shardings[0][1:3]
+        )
+        key = replicate_key(jax.random.key(0), self._programs.mesh)
+        for _ in range(REPEATS):
+            state = jax.tree.map(jnp.copy, train)  # the program reuses the buffers of its input
+            jax.block_until_ready(state)
+            start = time.perf_counter()
+            jax.block_until_ready(update(state, rollout, memory, self._data, key))
+            seconds.append(time.perf_counter() - start)
+        self._learning = min(seconds)
 
     def divide(self, seconds: float) -> dict[str, float]:
         """Adds the time of an iteration to the report. Returns ``Perf/*`` scalars, none before the measurement."""
@@ -54,24 +70,3 @@ class TimeSplit:
         self._report.add("learning", learning)
         self._report.add("collection", seconds - learning)
         return {"Perf/learning_time": learning, "Perf/collection time": seconds - learning}
-
-
-def time_update(programs: Programs, train: TrainState, data: dict, repeats: int = 3) -> float:
-    """Seconds of one update on a rollout of the run's size: the minimum of ``repeats`` calls.
-
-    The rollout is all zeros: its values do not change the time.
-    """
-    update = programs.get("update")
-    shapes = (programs.rollout_shapes, programs.states[1].memory)
-    rollout, memory = jax.tree.map(
-        lambda x, sharding: jnp.zeros(x.shape, x.dtype, device=sharding), shapes, update.input_shardings[0][1:3]
-    )
-    key = replicate_key(jax.random.key(0), programs.mesh)
-    seconds = []
-    for _ in range(repeats):
-        state = jax.tree.map(jnp.copy, train)  # the program reuses the buffers of its input
-        jax.block_until_ready(state)
-        start = time.perf_counter()
-        jax.block_until_ready(update(state, rollout, memory, data, key))
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
