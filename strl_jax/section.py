@@ -1,8 +1,8 @@
 """The base class of every section of a config, and the types that several sections share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
@@ -18,3 +18,21 @@ Positive = Annotated[float, Field(ge=1e-30, le=1e30)]  # well within the range o
 LearningRate = Annotated[float, Field(ge=1e-30, le=1e3)]  # training diverges with larger rates
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+def _storable(value: Any) -> Any:
+    if not _is_storable(value):
+        allowed = "numbers, strings, true, false, null, lists, and mappings with strings as keys"
+        raise ValueError(f"it must consist of {allowed}")
+    return value
+
+
+def _is_storable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_storable(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(_is_storable, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+Keywords = Annotated[dict[str, Any], AfterValidator(_storable)]  # any names and values that YAML and JSON can hold

@@ -19,7 +19,7 @@ from strl_jax.algorithms.teacher import LABEL_STD, LATENT, PROBABILITIES, Teache
 from strl_jax.algorithms.update import update
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.section import Fraction, Section, Text
+from strl_jax.section import Fraction, Keywords, Section, Text
 from strl_jax.types import Batch
 
 __all__ = ["EstimatorTPPOConfig", "TPPOConfig", "Teacher", "TeacherFields", "add", "make", "update"]
@@ -53,7 +53,7 @@ class TeacherFields(Section):
     """
 
     teacher_policy_class_name: Text = "ActorCritic"
-    teacher_policy: dict[str, Any] = Field(default_factory=dict)
+    teacher_policy: Keywords = Field(default_factory=dict)
     label_action_with_critic_obs: bool = True
     teacher_act_prob: Literal[PROBABILITIES] | Fraction = "exp"
     update_times_scale: float = Field(100.0, gt=0, le=1e9)

@@ -162,4 +162,4 @@ def _moments(stats: Mapping | None, actor: Segments, eps: float) -> dict | None:
 
 
 def _checked(settings: dict, source: str) -> _RunSettings:
-    return validated(_RunSettings, settings, lambda problem: f"{source}: {problem}", strict=False)
+    return validated(_RunSettings, settings, lambda problem: f"{source}: {problem}", strict=None)

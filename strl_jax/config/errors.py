@@ -129,11 +129,11 @@ def must_be_one_of(choices: Sequence[str]) -> str:
     return f"it must be one of {', '.join(choices)}"
 
 
-def validated(model: type[Model], data: dict, line: Callable[[Problem], str] = str, strict: bool = True) -> Model:
+def validated(model: type[Model], data: dict, line: Callable[[Problem], str], strict: bool | None = True) -> Model:
     """``data`` as a model; raises ``ConfigError`` with the ``line`` of each fault.
 
     Args:
-        strict: values are not converted to the types of their fields, see ``values.coerce``.
+        strict: values are not converted to the types of their fields; None: as each field says.
     """
     try:
         return model.model_validate(data, strict=strict)

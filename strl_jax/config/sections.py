@@ -10,33 +10,18 @@ from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
-from strl_jax.config.errors import ConfigError, hint, not_one_of, show
+from strl_jax.config.errors import ConfigError, hint, not_one_of
 from strl_jax.config.policy import FIELDS, MemoryFields, PolicyConfig, has, policy_config
-from strl_jax.section import MOST, Count, Names, Section, Text
+from strl_jax.section import MOST, Count, Keywords, Names, Section, Text
 
 LOGGERS = ("tensorboard", "wandb", "none")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-STORABLE = "it must consist of numbers, strings, true, false, null, lists, and mappings with strings as keys"
 
 
 def _known_logger(name: str) -> str:
     if name not in LOGGERS and not IMPORT_PATH.fullmatch(name):
         raise ValueError(f"it must be one of {', '.join(LOGGERS)} or an import path pkg.mod:Class{hint(name, LOGGERS)}")
     return name
-
-
-def _storable(value: Any) -> Any:
-    if not _is_storable(value):
-        raise ValueError(STORABLE)
-    return value
-
-
-def _is_storable(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_storable(item) for key, item in value.items())
-    if isinstance(value, list):
-        return all(map(_is_storable, value))
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _known_manipulator(name: str) -> str:
@@ -87,7 +72,7 @@ class EnvConfig(Section):
     num_envs: Count = 4096
     episode_length: Count | None = None
     pool_fraction: float = Field(0.25, gt=0, le=1)
-    kwargs: Annotated[dict[str, Any], AfterValidator(_storable)] = Field(default_factory=dict)
+    kwargs: Keywords = Field(default_factory=dict)
     groups: GroupsConfig = GroupsConfig()
 
 
@@ -175,13 +160,6 @@ class Config(Section):
         return int(getattr(self.algorithm, "buffer_dilation_ratio", 1.0) * self.runner.num_steps_per_env)
 
     @model_validator(mode="after")
-    def _teacher_can_be_stored(self):
-        section = getattr(self.algorithm, "teacher_policy", {})
-        if not _is_storable(section):
-            raise ValueError(f"algorithm.teacher_policy: {show(section)} is not allowed; {STORABLE}")
-        return self
-
-    @model_validator(mode="after")
     def _minibatches_fit(self):
         self.check_minibatches(1)
         return self
@@ -240,18 +218,15 @@ def config_class(policy_class_name: str, algorithm_class_name: str) -> type[Conf
     policy, algorithm = policy_config(policy_class_name), ALGORITHMS[algorithm_class_name]
     if (policy, algorithm) == (PolicyConfig, PPOConfig):
         return Config
-    return create_model(
-        "Config", __base__=Config, __doc__=Config.__doc__, policy=(policy, ...), algorithm=(algorithm, ...)
-    )
+    return _with_sections((policy, ...), (algorithm, ...))
 
 
 def any_config() -> type[Config]:
     """``Config`` whose ``policy`` and ``algorithm`` may be those of any class, for the schema."""
     policy, algorithm = Union[tuple(map(policy_config, FIELDS))], Union[tuple(ALGORITHMS.values())]  # noqa: UP007
-    return create_model(
-        "Config",
-        __base__=Config,
-        __doc__=Config.__doc__,
-        policy=(policy, PolicyConfig()),
-        algorithm=(algorithm, PPOConfig()),
-    )
+    return _with_sections((policy, PolicyConfig()), (algorithm, PPOConfig()))
+
+
+def _with_sections(policy: tuple[Any, Any], algorithm: tuple[Any, Any]) -> type[Config]:
+    """``Config`` with another type and default of these two sections."""
+    return create_model("Config", __base__=Config, __doc__=Config.__doc__, policy=policy, algorithm=algorithm)

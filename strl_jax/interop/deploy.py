@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.builders.transfer.layers import estimator_stages
 from strl_jax.modules.policy import Policy
+from strl_jax.modules.stages import EstimatorStage
 from strl_jax.types import Array
 
 Named = dict[str, np.ndarray]
@@ -78,10 +80,9 @@ class Deployable:
     def unread(self) -> tuple[str, ...]:
         """Components that do not influence the action: an estimate replaces them before they are read."""
         read, replaced = set(), set()
-        for stage in (self.algorithm.policy.adaptor, self.algorithm.policy.estimator):
-            if stage is not None and stage.replace_prob > 0:
-                read |= set(stage.inputs) - replaced
-                replaced |= set(stage.targets)
+        for stage in self._replacing.values():
+            read |= set(stage.inputs) - replaced
+            replaced |= set(stage.targets)
         return tuple(name for name in self.observations if name in replaced - read)
 
     def __call__(self, values: dict[str, Array]) -> dict[str, Array]:
@@ -99,13 +100,14 @@ class Deployable:
 
     def _needed(self, batch) -> dict:
         """Initial hidden states that the action depends on."""
-        policy = self.algorithm.policy
-        unused = {"critic"}
-        for name in ("adaptor", "estimator"):
-            stage = getattr(policy, name)
-            if stage is None or stage.replace_prob == 0:
-                unused.add(name)
-        return {name: carry for name, carry in policy.initial_carry(batch).items() if name not in unused}
+        carry = self.algorithm.policy.initial_carry(batch)
+        return {name: carry[name] for name in carry if name in ("actor", *self._replacing)}
+
+    @property
+    def _replacing(self) -> dict[str, EstimatorStage]:
+        """The stages whose estimates replace components, in the order of their evaluation."""
+        stages = estimator_stages(self.algorithm.policy)
+        return {name: stage for name, stage in stages.items() if stage.replace_prob > 0}
 
 
 def largest_difference(deployable: Deployable, exported: Step) -> float:

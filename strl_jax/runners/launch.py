@@ -132,10 +132,9 @@ def _join(arguments: argparse.Namespace) -> None:
         "--process-id": arguments.process_id,
     }
     missing = [name for name, value in flags.items() if value is None]
-    if arguments.distributed and len(missing) == 3:
-        _initialize("--distributed")
-        return
     if len(missing) == 3:
+        if arguments.distributed:
+            _initialize("--distributed")
         return
     if missing:
         raise ConfigError(f"{', '.join(missing)}: missing; --coordinator, --num-processes and --process-id go together")

@@ -1,9 +1,11 @@
 """The training loop: dispatches iteration i, then reads the metrics of iteration i - 1."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,20 +17,6 @@ from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
 from strl_jax.runners.stop import StopVote
 from strl_jax.types import RolloutState, TrainState
-
-
-@dataclass
-class Pending:
-    """An iteration that is dispatched and not yet logged.
-
-    Attributes:
-        result: its metrics and the time of its end, see ``on_host``.
-        vote: result of ``StopVote.cast`` after its dispatch.
-    """
-
-    iteration: int
-    result: Future
-    vote: jax.Array | None
 
 
 def on_host(metrics: Any) -> tuple[Any, float]:
@@ -70,7 +58,7 @@ class Loop:
         Args:
             step: ``(train, rollout, data) -> (train, rollout, metrics)``, compiled; it takes over the states' buffers.
         """
-        waiting: list[Pending] = []
+        waiting: deque[Callable[[], None]] = deque()  # reads of iterations that are dispatched and not yet logged
         self.clock.restart()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read") as reader:
             for iteration in range(first, last + 1):
@@ -79,28 +67,33 @@ class Loop:
                     break
                 self.train, self.rollout, metrics = step(self.train, self.rollout, self.data)
                 vote = self.vote.cast(self.stop_request())
-                waiting.append(Pending(iteration, reader.submit(on_host, metrics), vote))
+                waiting.append(partial(self._read, iteration, reader.submit(on_host, metrics), vote))
                 saves, splits = self.saving.is_due(iteration), self.time_split.is_due(iteration)
                 pause = self.evaluation.is_due(iteration) or saves or splits
                 while len(waiting) > (0 if pause else 1):
-                    self._read(waiting.pop(0))
+                    waiting.popleft()()
                 if saves:
                     with self.clock.between_iterations("save"):
                         self.saving.save(iteration, self.train, self.rollout)
                 if splits:
                     with self.clock.between_iterations("time split"):
                         self.time_split.measure(self.train)
-            for pending in waiting:
-                self._read(pending)
+            for read in waiting:
+                read()
 
-    def _read(self, pending: Pending) -> None:
-        """Waits for an iteration, evaluates after it if that is due, and logs it."""
-        metrics, now = pending.result.result()
+    def _read(self, iteration: int, result: Future, vote: jax.Array | None) -> None:
+        """Waits for an iteration, evaluates after it if that is due, and logs it.
+
+        Args:
+            result: its metrics and the time of its end, see ``on_host``.
+            vote: result of ``StopVote.cast`` after its dispatch.
+        """
+        metrics, now = result.result()
         seconds = self.clock.end_iteration(now)
-        self.vote.read(pending.vote)
-        values = self.logging.read(pending.iteration, metrics, seconds, self.time_split.divide(seconds))
-        evaluates = self.evaluation.is_due(pending.iteration)
+        self.vote.read(vote)
+        values = self.logging.read(iteration, metrics, seconds, self.time_split.divide(seconds))
+        evaluates = self.evaluation.is_due(iteration)
         if evaluates:
             with self.clock.between_iterations("evaluation"):
                 values |= self.evaluation.run(self.train)
-        self.logging.write(pending.iteration, values, always=evaluates)
+        self.logging.write(iteration, values, always=evaluates)

@@ -67,16 +67,7 @@ class OnPolicyRunner:
         assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)
-        runner = self.config.runner
-        self.programs = Programs(
-            self.env,
-            self.algorithm,
-            self.mesh,
-            num_envs=self.config.env.num_envs,
-            num_steps=runner.num_steps_per_env,
-            num_eval_envs=runner.num_eval_envs,
-            data=self.data,
-        )
+        self.programs = Programs(self.env, self.algorithm, self.mesh, self.config, self.data)
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
         self.saver: Saver | None = None
@@ -86,8 +77,10 @@ class OnPolicyRunner:
         self.progress = Progress()
         self.train_state = self.rollout_state = None
         self.stopped_by: str | None = None
+        self.repositories: list[str | Path] = list(self.config.runner.git_repos)
         source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
-        self.repositories: list[str | Path] = [*([source] if (source / ".git").exists() else []), *runner.git_repos]
+        if (source / ".git").exists():
+            self.repositories.insert(0, source)
 
     def open(self, log_dir: str | Path) -> None:
         """Selects the run folder for logs and checkpoints."""
@@ -229,14 +222,9 @@ class OnPolicyRunner:
         Raises:
             CheckpointError: there is no such checkpoint, or its observations differ.
         """
-        own, path = self.checkpointer, Path(path).absolute()
-        is_own = own is not None and own.run_dir == path
-        everything = load_optimizer and kind == "last"
-        lines = self._load(own if is_own else CheckpointReader(path), everything, kind, iteration)
-        self._owns_folder |= is_own and everything  # weights alone start a new run, which needs a new folder
-        return lines
-
-    def _load(self, reader: CheckpointReader, everything: bool, kind: str, iteration: int | None) -> list[str]:
+        path, everything = Path(path).absolute(), load_optimizer and kind == "last"
+        is_own = self.log_dir == path
+        reader = self.checkpointer if is_own else CheckpointReader(path)
         train, rollout = self.programs.states
         weights = {"params": train.params, "stats": train.stats}
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
@@ -249,6 +237,7 @@ class OnPolicyRunner:
             return []
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
+        self._owns_folder |= is_own  # weights alone start a new run, which needs a new folder
         return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
 
     def get_inference_policy(self) -> InferencePolicy:

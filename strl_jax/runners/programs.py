@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from strl_jax.algorithms import train_step
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.config import Config
 from strl_jax.envs.episode import EpisodeEnv
 from strl_jax.runners.evaluation import make_evaluate
 from strl_jax.sharding import replicated
@@ -21,9 +22,7 @@ class Programs:
     """Compiles the programs of a run in the background.
 
     Args:
-        num_envs: environments of all shards together.
-        num_steps: steps of every environment in an iteration.
-        num_eval_envs: environments of an evaluation.
+        config: its batch sizes and the number of steps of an iteration.
         data: constants that the algorithm's hooks read, on all devices.
 
     Attributes:
@@ -34,9 +33,7 @@ class Programs:
     env: EpisodeEnv
     algorithm: Algorithm
     mesh: Mesh
-    num_envs: int
-    num_steps: int
-    num_eval_envs: int
+    config: Config
     data: InitVar[dict]
 
     def __post_init__(self, data: dict):
@@ -47,10 +44,9 @@ class Programs:
         self._data = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(self.mesh)), data
         )
-        self._init_options = {"num_steps": self.num_steps, "data": self._data}
-        self.states = train_step.abstract_states(
-            self.env, self.algorithm, self.mesh, self.num_envs, **self._init_options
-        )
+        self._parts, self._num_steps = (self.env, self.algorithm, self.mesh), self.config.runner.num_steps_per_env
+        self._init_options = {"num_steps": self._num_steps, "data": self._data}
+        self.states = train_step.abstract_states(*self._parts, self.config.env.num_envs, **self._init_options)
         self.seconds: dict[str, float] = {}
 
     def request(self, name: str, **options) -> None:
@@ -80,17 +76,17 @@ class Programs:
         return compiled
 
     def _lower(self, name: str, **options):
-        parts, (train, rollout) = (self.env, self.algorithm, self.mesh), self.states
+        train, rollout = self.states
         key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=replicated(self.mesh))
         match name:
             case "init":
-                init = train_step.make_init(*parts, self.num_envs, **self._init_options, **options)
+                init = train_step.make_init(*self._parts, self.config.env.num_envs, **self._init_options, **options)
                 # The key's shape has no sharding: with one, every function inside would be traced a second time.
                 return init.lower(jax.random.key(0))
             case "step":
-                return train_step.make_train_step(*parts, self.num_steps).lower(train, rollout, self._data)
+                return train_step.make_train_step(*self._parts, self._num_steps).lower(train, rollout, self._data)
             case "evaluate":
-                return make_evaluate(*parts, self.num_eval_envs).lower(train, key)
+                return make_evaluate(*self._parts, self.config.runner.num_eval_envs).lower(train, key)
             case "update":
                 update = train_step.make_update(self.algorithm, self.mesh)
                 return update.lower(train, self.rollout_shapes, rollout.memory, self._data, key)
@@ -98,5 +94,5 @@ class Programs:
     @cached_property
     def rollout_shapes(self):
         """Shapes of a rollout of all shards."""
-        collect = train_step.make_collect(self.env, self.algorithm, self.mesh, self.num_steps)
+        collect = train_step.make_collect(*self._parts, self._num_steps)
         return jax.eval_shape(collect, *self.states, self._data)[2]

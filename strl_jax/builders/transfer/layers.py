@@ -28,7 +28,7 @@ def input_layers(policy: Policy) -> dict[Path, Blocks]:
             if not stage.channels:
                 path = (modules[stage.component], "layer_0", "kernel")
                 rows[path] = _blocks(_segments(policy, group), [stage.component])
-    for name, stage in _estimators(policy).items():
+    for name, stage in estimator_stages(policy).items():
         if not stage.on_actor_memory:
             components = estimators.in_order(stage.inputs, policy.actor_obs)
             rows[_first(policy, name, f"state_{name}")] = _blocks(policy.actor_obs, components)
@@ -38,7 +38,7 @@ def input_layers(policy: Policy) -> dict[Path, Blocks]:
 def output_layers(policy: Policy) -> dict[Path, Blocks]:
     """The columns of every parameter whose last axis is an estimate of components."""
     columns = {}
-    for name, stage in _estimators(policy).items():
+    for name, stage in estimator_stages(policy).items():
         components = estimators.in_order(stage.targets, policy.actor_obs, policy.critic_obs)
         for leaf in ("kernel", "bias"):
             path = (f"state_{name}", f"layer_{len(stage.hidden_sizes)}", leaf)
@@ -58,6 +58,12 @@ def encoder_stages(policy: Policy, group: str) -> tuple[EncoderStage, ...]:
     if group == "actor" or policy.critic_encoders == "shared":
         return policy.encoders
     return policy.critic_encoders
+
+
+def estimator_stages(policy: Policy) -> dict[str, EstimatorStage]:
+    """``adaptor`` and ``estimator`` -> the stage, if the policy has it."""
+    stages = {name: getattr(policy, name) for name in ("adaptor", "estimator")}
+    return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 def common(before: Blocks, now: Blocks, same_latent: Mapping[str, bool]) -> list[str]:
@@ -110,11 +116,6 @@ def _embedded(policy: Policy, group: str) -> Blocks:
 def _first(policy: Policy, name: str, network: str) -> Path:
     """The parameter that multiplies the input of a network, or of the memory before it."""
     return (network, "layer_0", "kernel") if policy.memory is None else (f"memory_{name}", "weight_ih_l0")
-
-
-def _estimators(policy: Policy) -> dict[str, EstimatorStage]:
-    stages = {name: getattr(policy, name) for name in ("adaptor", "estimator")}
-    return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 def _segments(policy: Policy, group: str) -> Segments:

@@ -230,9 +230,8 @@ class _Pair:
 def _settings(policy: Policy) -> dict[str, object]:
     """Settings, other than sizes, on which the effect of a policy's weights depends."""
     settings = {"activation": policy.activation, "mu_activation": policy.mu_activation}
-    for name in ("adaptor", "estimator"):
-        stage = getattr(policy, name)
-        for field in ("nonlinearity", "replace_prob") if stage is not None else ():
+    for name, stage in layers.estimator_stages(policy).items():
+        for field in ("nonlinearity", "replace_prob"):
             settings[f"{name}: {field}"] = getattr(stage, field)
     for group in ("critic", "actor"):
         for stage in layers.encoder_stages(policy, group):

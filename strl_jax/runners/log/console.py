@@ -79,13 +79,18 @@ class Console:
         self._display.cells = _cells(scalars, self._evaluation)
         self._display.update(self._display.task_ids[0], completed=iteration, eta=self._eta())
 
-    def note(self, line: str) -> None:
-        """Prints a line that stays, above the progress bar."""
-        self._print(line)
+    def note(self, line: str, style: str = "") -> None:
+        """Prints a line that stays, above the progress bar; ``style`` is one of rich."""
+        if self._quiet:
+            return
+        if self._display is not None:
+            self._display.console.print(Text(line, style=style), soft_wrap=True)
+        else:
+            print(line, file=self._stream, flush=True)
 
     def warn(self, line: str) -> None:
         """Prints a line that stays, marked as a warning."""
-        self._print(f"warning: {line}", style="yellow")
+        self.note(f"warning: {line}", style="yellow")
 
     def _update_plain(self, iteration: int, scalars: Mapping[str, float], evaluation: list[Cell]) -> None:
         line = f"it {iteration}/{self._total} | {_plain(scalars, evaluation)} | eta {self._eta()}"
@@ -101,14 +106,6 @@ class Console:
             return MISSING
         (first, before), (last, after) = self._times[0], self._times[-1]
         return duration((last - first) / (after - before) * max(0, self._total - after))
-
-    def _print(self, line: str, style: str = "") -> None:
-        if self._quiet:
-            return
-        if self._display is not None:
-            self._display.console.print(Text(line, style=style), soft_wrap=True)
-        else:
-            print(line, file=self._stream, flush=True)
 
 
 class _Display(Progress):

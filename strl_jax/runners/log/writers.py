@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -55,7 +55,7 @@ class JsonlWriter:
 
     def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
         """Appends one line and flushes it."""
-        values = {name: value if math.isfinite(value) else None for name, value in _floats(scalars)}
+        values = {name: value if math.isfinite(value) else None for name, value in scalars.items()}
         self._file.write(json.dumps({"iteration": iteration, **values}, allow_nan=False) + "\n")
         self._file.flush()
 
@@ -144,7 +144,10 @@ def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
     if "none" in names and len(names) > 1:
         raise ConfigError(f"{KEY}: writers are {', '.join(map(repr, names))}; 'none' cannot be combined with another")
     for name in names:
-        _check(name)
+        if name == "wandb":
+            _import_wandb()
+        elif name not in LOGGERS:
+            _import_class(name)
     return tuple(name for name in names if name != "none")
 
 
@@ -195,13 +198,6 @@ def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, n
         raise ConfigError(f"{KEY}: writer {kind!r} did not start: {raised(error)}") from error
 
 
-def _check(name: str) -> None:
-    if name == "wandb":
-        _import_wandb()
-    elif name not in LOGGERS:
-        _import_class(name)
-
-
 def _import_wandb():
     try:
         return importlib.import_module("wandb")
@@ -223,12 +219,8 @@ def _import_class(path: str) -> Callable[..., Writer]:
     return found
 
 
-def _floats(scalars: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    return ((name, float(value)) for name, value in scalars.items())
-
-
 def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in _floats(scalars) if math.isfinite(value)}
+    return {name: value for name, value in scalars.items() if math.isfinite(value)}
 
 
 def _cut(path: Path, start_iteration: int) -> None:
