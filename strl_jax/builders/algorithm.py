@@ -19,7 +19,7 @@ from strl_jax.builders.mutex import make_mutex
 from strl_jax.builders.teacher import load_teacher, teacher_path
 from strl_jax.config import Config, ConfigError, GroupsConfig
 from strl_jax.config.errors import reported_after
-from strl_jax.config.policy import DiscriminatorFields, MutexFields, has
+from strl_jax.config.policy import DiscriminatorFields, MutexFields
 from strl_jax.envs.base import LARGEST, Env, carried
 from strl_jax.run_folder.arrays import encode
 
@@ -45,7 +45,7 @@ def assemble(config: Config, env: Env) -> Assembled:
     Raises:
         ConfigError: parts do not fit each other or the environment, or a file cannot be read.
     """
-    if has(config.policy, MutexFields):
+    if isinstance(config.policy, MutexFields):
         return Assembled(make_mutex(config, env), {}, {})
     algorithm, settings, data, paths = make_acting(config, env), config.algorithm, {}, {}
     for group in GroupsConfig.model_fields:  # checks the names of all groups, also those not used by the algorithm
@@ -55,7 +55,7 @@ def assemble(config: Config, env: Env) -> Assembled:
             teacher, data["teacher"] = load_teacher(config, env)
             paths["teacher"] = teacher_path(settings)
             algorithm = tppo.add(algorithm, settings, teacher)
-        if isinstance(settings, appo.AmpFields) and has(config.policy, DiscriminatorFields):
+        if isinstance(settings, appo.AmpFields) and isinstance(config.policy, DiscriminatorFields):
             amp_input, expert = _amp_input(config, env)
             data |= expert
             paths["expert"] = settings.expert_file

@@ -3,7 +3,7 @@
 from strl_jax.algorithms import appo, estimator, tppo
 from strl_jax.config import Config
 from strl_jax.config.errors import ConfigError, reported_after
-from strl_jax.config.policy import DiscriminatorFields, MutexFields, has
+from strl_jax.config.policy import DiscriminatorFields, MutexFields
 from strl_jax.config.sections import ALGORITHMS
 from strl_jax.modules.policy import Policy
 
@@ -19,11 +19,11 @@ def check_trains(config: Config, policy: Policy) -> None:
         f"runner.algorithm_class_name: {runner.algorithm_class_name} is not allowed "
         f"with the policy class {runner.policy_class_name}"
     )
-    if has(config.policy, MutexFields):
+    if isinstance(config.policy, MutexFields):
         raise ConfigError(
             f"{key}, whose sub-policies are trained already; this class can only act, be evaluated and teach"
         )
-    discriminated = has(config.policy, DiscriminatorFields)
+    discriminated = isinstance(config.policy, DiscriminatorFields)
     if discriminated != isinstance(algorithm, appo.AmpFields):
         what = "whose discriminator it does not train" if discriminated else "which has no discriminator"
         raise ConfigError(f"{key}, {what}; {_whose(appo.AmpFields)} train one")

@@ -96,10 +96,8 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
     return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
 
 
-ADAPTERS = (
-    "strl_jax.envs.brax",
-    "strl_jax.envs.legged.env",
-)  # tested in this library; tracing a simulator takes seconds
+# Tested in this library; tracing a simulator takes seconds.
+ADAPTERS = ("strl_jax.envs.brax", "strl_jax.envs.legged.env")
 
 
 def _brax_env(rest: str, kwargs: dict) -> Env:

@@ -13,7 +13,6 @@ from strl_jax.config.policy import (
     MlpKwargs,
     PolicyConfig,
     VisualFields,
-    has,
 )
 from strl_jax.modules.conv2d import Conv2dModel
 from strl_jax.modules.policy import Policy
@@ -33,18 +32,18 @@ def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -
     """
     policy, actor, critic = config.policy, groups["actor"], groups["critic"]
     memory = None
-    if has(policy, MemoryFields):
+    if isinstance(policy, MemoryFields):
         memory = MemoryStage(policy.rnn_type, policy.rnn_hidden_size, policy.rnn_num_layers)
     plain = {name: getattr(policy, name) for name in PolicyConfig.model_fields}
     return Policy(
         action_size,
         log_std=not config.resolved_compat.linear_std,
-        deterministic=has(policy, VisualFields),
+        deterministic=isinstance(policy, VisualFields),
         actor_obs=actor,
         critic_obs=critic,
         memory=memory,
-        estimator=_estimator(policy, actor, critic) if has(policy, EstimatorStageFields) else None,
-        adaptor=_adaptor(policy, actor, critic) if has(policy, AdaptorFields) else None,
+        estimator=_estimator(policy, actor, critic) if isinstance(policy, EstimatorStageFields) else None,
+        adaptor=_adaptor(policy, actor, critic) if isinstance(policy, AdaptorFields) else None,
         encoders=_encoders(policy, actor),
         critic_encoders=_critic_encoders(policy, critic),
         **plain,
@@ -52,7 +51,7 @@ def make_policy(config: Config, action_size: int, groups: dict[str, Segments]) -
 
 
 def _estimator(policy: EstimatorStageFields, actor: Segments, critic: Segments) -> EstimatorStage:
-    if policy.use_actor_rnn and not has(policy, MemoryFields):
+    if policy.use_actor_rnn and not isinstance(policy, MemoryFields):
         raise ConfigError("policy.use_actor_rnn: true is not allowed; the policy class has no memory")
     if policy.use_actor_rnn and policy.replace_state_prob > 0:
         raise ConfigError(
@@ -80,11 +79,11 @@ def _estimator_stage(
 
 
 def _encoders(policy: PolicyConfig, actor: Segments) -> tuple[EncoderStage, ...]:
-    if has(policy, VisualFields):
+    if isinstance(policy, VisualFields):
         name, options, size = policy.visual_component_name, policy.visual_kwargs, policy.visual_latent_size
         _check_components("policy.visual_component_name", (name,), actor)
         return (_encoder("policy.visual_kwargs", actor, name, "Conv2dHeadModel", options, size, True),)
-    if not has(policy, EncoderFields):
+    if not isinstance(policy, EncoderFields):
         return ()
     return _encoder_list(
         "", policy.encoder_component_names, policy.encoder_class_name, policy.encoder_kwargs, policy, actor
@@ -92,7 +91,7 @@ def _encoders(policy: PolicyConfig, actor: Segments) -> tuple[EncoderStage, ...]
 
 
 def _critic_encoders(policy: PolicyConfig, critic: Segments) -> tuple[EncoderStage, ...] | str:
-    if not has(policy, EncoderFields):
+    if not isinstance(policy, EncoderFields):
         return ()
     names = policy.critic_encoder_component_names
     for key in ("critic_encoder_class_name", "critic_encoder_kwargs") if names in (None, "shared") else ():

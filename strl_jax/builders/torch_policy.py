@@ -8,7 +8,7 @@ import numpy as np
 
 from strl_jax.builders.policy import make_policy
 from strl_jax.config import from_dict
-from strl_jax.config.policy import EstimatorStageFields, has
+from strl_jax.config.policy import EstimatorStageFields
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
 from strl_jax.torch_files import networks, statistics, weights
@@ -42,7 +42,10 @@ def load(
     # Only estimators and critic encoders name the critic's components. For other policies its size is
     # enough, and the components may be others than here.
     settings, critic = config.policy, groups["critic"]
-    if not has(settings, EstimatorStageFields) and getattr(settings, "critic_encoder_component_names", None) is None:
+    if (
+        not isinstance(settings, EstimatorStageFields)
+        and getattr(settings, "critic_encoder_component_names", None) is None
+    ):
         critic = Segments(("critic",), ((_critic_size(model),),))
     policy = make_policy(config, action_size, {"actor": groups["actor"], "critic": critic})
     variables = weights.import_weights(networks.split(model)[0], policy)  # without the discriminator

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, create_model, field_validator
+from pydantic import AfterValidator, Field, create_model, field_validator
 
 from strl_jax.config.errors import hint, must_be_one_of
 from strl_jax.modules.conv2d import NORM_LAYERS
@@ -276,8 +276,3 @@ def policy_config(name: str) -> type[PolicyConfig]:
     if not groups:
         return PolicyConfig
     return create_model(f"{name}Config", __base__=(PolicyConfig, *reversed(groups)), __doc__=PolicyConfig.__doc__)
-
-
-def has(config: PolicyConfig, group: type[BaseModel]) -> bool:
-    """Whether the policy class has the keywords of ``group``."""
-    return isinstance(config, group)

@@ -8,28 +8,18 @@ from pydantic import BaseModel
 
 from strl_jax.config.values import is_model, items
 
+ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)  # names, and the text in one or more lines
+
 
 def describe(model: type[BaseModel]) -> dict[str, str]:
     """Field name to its text in the ``Attributes`` section of the docstring."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
-            texts |= _described(base.__doc__ or "")
+            _, _, section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
+            for names, text in ENTRY.findall(section):
+                texts |= dict.fromkeys(names.split(", "), " ".join(text.replace("``", "").split()))
     return texts
-
-
-def _described(docstring: str) -> dict[str, str]:
-    _, _, section = inspect.cleandoc(docstring).partition("Attributes:\n")
-    texts: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.split("\n"):
-        entry = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.*)", line)
-        if entry:
-            names = entry[1].split(", ")
-            texts |= dict.fromkeys(names, entry[2])
-        elif line.startswith(" " * 8):
-            texts |= {name: f"{texts[name]} {line.strip()}" for name in names}
-    return {name: text.replace("``", "") for name, text in texts.items()}
 
 
 def json_schema(root: type[BaseModel]) -> dict[str, Any]:

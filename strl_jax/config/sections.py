@@ -11,7 +11,7 @@ from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
 from strl_jax.config.errors import ConfigError, hint, not_one_of
-from strl_jax.config.policy import FIELDS, MemoryFields, PolicyConfig, has, policy_config
+from strl_jax.config.policy import FIELDS, MemoryFields, PolicyConfig, policy_config
 from strl_jax.section import MOST, Count, Keywords, Names, Section, Text
 
 LOGGERS = ("tensorboard", "wandb", "none")
@@ -173,7 +173,7 @@ class Config(Section):
             ValueError: it cannot; the message names the numbers that can.
         """
         number, steps, envs = self.algorithm.num_mini_batches, self.update_steps, self.env.num_envs // num_devices
-        whole = has(self.policy, MemoryFields)
+        whole = isinstance(self.policy, MemoryFields)
         samples = envs if whole else envs * steps
         drops_rest = self.resolved_compat.contiguous_envs if whole else self.resolved_compat.reuse_permutation
         if number <= samples and (drops_rest or samples % number == 0):

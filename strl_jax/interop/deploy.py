@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.builders.transfer.layers import estimator_stages
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EstimatorStage
 from strl_jax.types import Array
@@ -106,8 +105,8 @@ class Deployable:
     @property
     def _replacing(self) -> dict[str, EstimatorStage]:
         """The stages whose estimates replace components, in the order of their evaluation."""
-        stages = estimator_stages(self.algorithm.policy)
-        return {name: stage for name, stage in stages.items() if stage.replace_prob > 0}
+        stages = {name: getattr(self.algorithm.policy, name) for name in ("adaptor", "estimator")}
+        return {name: stage for name, stage in stages.items() if stage is not None and stage.replace_prob > 0}
 
 
 def largest_difference(deployable: Deployable, exported: Step) -> float:

@@ -120,7 +120,7 @@ def read_parts(checkpoint: Mapping[str, Any], runner: OnPolicyRunner) -> tuple[d
     samples = iteration * runner.steps_per_iteration
     fresh = runner.programs.states[0]
     variables, (networks, notes), stats = _all_faults(
-        lambda: import_weights(torch_networks.split(weights)[0], algorithm),
+        lambda: import_weights(torch_networks.split(weights)[0], algorithm.policy),
         lambda: torch_networks.import_networks(checkpoint, fresh.params),
         lambda: _statistics(statistics, algorithm, samples),
     )

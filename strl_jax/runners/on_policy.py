@@ -254,12 +254,10 @@ class OnPolicyRunner:
         self.repositories.append(repo_file_path)
 
     def _need_states(self) -> None:
-        if (
-            self.train_state is None and self.algorithm.variables is not None
-        ):  # only sub-policies, which are loaded already
-            self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
-        if self.train_state is None:
+        if self.train_state is None and self.algorithm.variables is None:
             raise RuntimeError("there is no policy yet: call learn or load first")
+        if self.train_state is None:  # only sub-policies, which are loaded already
+            self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
 
     def close(self) -> None:
         """Waits for pending checkpoints and ends the threads."""

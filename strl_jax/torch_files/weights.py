@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from strl_jax.algorithms.base import Algorithm
 from strl_jax.modules.policy import Policy
 from strl_jax.torch_files import names as torch_names
 from strl_jax.torch_files.file import TorchFileError
@@ -16,7 +15,7 @@ Path = tuple[str, ...]
 STD, LOG_STD = ("std",), ("log_std",)
 
 
-def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Policy) -> dict:
+def import_weights(state_dict: Mapping[str, np.ndarray], policy: Policy) -> dict:
     """Converts a torch ``model_state_dict`` to Flax variables ``{"params": ...}`` of numpy arrays.
 
     ``std`` of the file is converted to log(std) if the policy has that parameter, and
@@ -25,7 +24,7 @@ def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Pol
     Args:
         state_dict: torch name -> array, without the statistics of observations, which
             ``statistics.split`` removes.
-        target: an algorithm, or a policy with ``actor_obs`` and ``critic_obs``.
+        policy: with ``actor_obs`` and ``critic_obs``.
 
     Raises:
         TorchFileError: one line for every name that is missing on one side, every shape
@@ -33,8 +32,7 @@ def import_weights(state_dict: Mapping[str, np.ndarray], target: Algorithm | Pol
             weight that is not finite.
         ValueError: the policy has no ``actor_obs`` or ``critic_obs``.
     """
-    policy, shapes = parameter_shapes(target)
-    places = locate(state_dict, policy)
+    shapes, places = parameter_shapes(policy), locate(state_dict, policy)
     lines = faults(state_dict, places, shapes)
     if lines:
         raise TorchFileError("\n".join(lines))
@@ -53,16 +51,13 @@ def arrange(state_dict: Mapping[str, np.ndarray], places: Mapping[str, Path], sh
     return unflatten_dict({path: np.asarray(values[path], leaf.dtype) for path, leaf in shapes.items()})
 
 
-def parameter_shapes(target: Algorithm | Policy) -> tuple[Policy, dict[Path, jax.ShapeDtypeStruct]]:
-    """The policy, and path below ``params`` -> shape and dtype of the parameter.
+def parameter_shapes(policy: Policy) -> dict[Path, jax.ShapeDtypeStruct]:
+    """Path below ``params`` -> shape and dtype of the parameter.
 
     Raises:
         ValueError: the policy has no ``actor_obs`` or ``critic_obs``.
     """
-    if isinstance(target, Algorithm):
-        policy, groups = target.policy, target.groups
-    else:
-        policy, groups = target, {"actor": target.actor_obs, "critic": target.critic_obs}
+    groups = {"actor": policy.actor_obs, "critic": policy.critic_obs}
     if None in groups.values():
         raise ValueError("the layout of the policy's observations is unknown: actor_obs and critic_obs are needed")
     obs = {name: jax.ShapeDtypeStruct((1, segments.size), jnp.float32) for name, segments in groups.items()}
@@ -70,7 +65,7 @@ def parameter_shapes(target: Algorithm | Policy) -> tuple[Policy, dict[Path, jax
     def init(obs):
         return policy.init(jax.random.key(0), obs, policy.initial_carry(1), jnp.zeros(1, bool))
 
-    return policy, flatten_dict(jax.eval_shape(init, obs)["params"])
+    return flatten_dict(jax.eval_shape(init, obs)["params"])
 
 
 def locate(state_dict: Mapping[str, np.ndarray], policy: Policy) -> dict[str, Path | None]:

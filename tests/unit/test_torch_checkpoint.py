@@ -315,9 +315,14 @@ def test_statistics_among_the_weights_and_notes(tmp_path):
     assert all(map(re.search, expected, lines)), lines
 
 
+def observing(algorithm) -> Policy:
+    """The policy, with the observations of the algorithm's groups."""
+    return algorithm.policy.clone(actor_obs=algorithm.groups["actor"], critic_obs=algorithm.groups["critic"])
+
+
 def model_of(algorithm) -> dict:
     """A state dict of zeros for a feed-forward policy, std 1 first."""
-    _, shapes = parameter_shapes(algorithm)
+    shapes = parameter_shapes(observing(algorithm))
     found = {"std": np.ones(shapes["log_std",].shape, np.float32)}
     for network in ("actor", "critic"):
         for layer, kind in ((0, "weight"), (0, "bias"), (1, "weight"), (1, "bias")):
@@ -387,12 +392,10 @@ def test_parameters_without_moments_and_other_settings():
 
 def test_weights_alone():
     algorithm = tiny.make_algorithm()
-    model = model_of(algorithm)
-    policy = algorithm.policy.clone(actor_obs=algorithm.groups["actor"], critic_obs=algorithm.groups["critic"])
-    for target in (algorithm, policy):
-        variables = import_weights(model, target)
-        assert variables["params"]["log_std"].tolist() == [0.0, 0.0]
-        assert variables["params"]["actor"]["layer_0"]["kernel"].shape == (3, 8)
+    policy, model = observing(algorithm), model_of(algorithm)
+    variables = import_weights(model, policy)
+    assert variables["params"]["log_std"].tolist() == [0.0, 0.0]
+    assert variables["params"]["actor"]["layer_0"]["kernel"].shape == (3, 8)
     with pytest.raises(ValueError, match="actor_obs and critic_obs are needed"):
         import_weights(model, Policy(2))
     linear = policy.clone(log_std=False)
