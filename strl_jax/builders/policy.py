@@ -85,9 +85,7 @@ def _encoders(policy: PolicyConfig, actor: Segments) -> tuple[EncoderStage, ...]
         return (_encoder("policy.visual_kwargs", actor, name, "Conv2dHeadModel", options, size, True),)
     if not isinstance(policy, EncoderFields):
         return ()
-    return _encoder_list(
-        "", policy.encoder_component_names, policy.encoder_class_name, policy.encoder_kwargs, policy, actor
-    )
+    return _encoder_list("", policy, actor)
 
 
 def _critic_encoders(policy: PolicyConfig, critic: Segments) -> tuple[EncoderStage, ...] | str:
@@ -105,18 +103,15 @@ def _critic_encoders(policy: PolicyConfig, critic: Segments) -> tuple[EncoderSta
     if names == "shared":
         _check_components("policy.encoder_component_names", policy.encoder_component_names, critic, " of the critic")
         return "shared"
-    own_class, own_options = policy.critic_encoder_class_name, policy.critic_encoder_kwargs
-    classes = policy.encoder_class_name if own_class is None else own_class
-    options = policy.encoder_kwargs if own_options is None else own_options
-    return _encoder_list("critic_", policy.critic_encoder_component_names, classes, options, policy, critic)
+    return _encoder_list("critic_", policy, critic)
 
 
-def _encoder_list(
-    prefix: str, names: Sequence[str], classes, options, policy: EncoderFields, group: Segments
-) -> tuple[EncoderStage, ...]:
+def _encoder_list(prefix: str, policy: EncoderFields, group: Segments) -> tuple[EncoderStage, ...]:
+    """The encoders whose keys begin with ``prefix``; class and keywords are by default those of the actor's."""
+    names = getattr(policy, f"{prefix}encoder_component_names")
     _check_components(f"policy.{prefix}encoder_component_names", names, group)
-    classes = _one_each(f"policy.{prefix}encoder_class_name", classes, names, str)
-    options = _one_each(f"policy.{prefix}encoder_kwargs", options, names, EncoderKwargs)
+    classes = _one_each(policy, prefix, "encoder_class_name", str, names)
+    options = _one_each(policy, prefix, "encoder_kwargs", EncoderKwargs, names)
     key, size = f"policy.{prefix}encoder_kwargs", policy.encoder_output_size
     return tuple(
         _encoder(key, group, name, kind, option, size, False)
@@ -151,11 +146,15 @@ def _check_image(key: str, name: str, shape: tuple[int, ...], options: EncoderKw
         model.conv_out_resolution(*shape[1:])
 
 
-def _one_each(key: str, value, names: Sequence[str], kind: type) -> tuple:
+def _one_each(policy: EncoderFields, prefix: str, key: str, kind: type, names: Sequence[str]) -> tuple:
+    value = getattr(policy, prefix + key)
+    value = getattr(policy, key) if value is None else value
     if isinstance(value, kind):
         return (value,) * len(names)
     if len(value) != len(names):
-        raise ConfigError(f"{key}: {len(value)} for {len(names)} components; it must be one, or one for each")
+        raise ConfigError(
+            f"policy.{prefix}{key}: {len(value)} for {len(names)} components; it must be one, or one for each"
+        )
     return tuple(value)
 
 

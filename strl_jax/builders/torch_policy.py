@@ -42,10 +42,8 @@ def load(
     # Only estimators and critic encoders name the critic's components. For other policies its size is
     # enough, and the components may be others than here.
     settings, critic = config.policy, groups["critic"]
-    if (
-        not isinstance(settings, EstimatorStageFields)
-        and getattr(settings, "critic_encoder_component_names", None) is None
-    ):
+    critic_encoders = getattr(settings, "critic_encoder_component_names", None)
+    if not isinstance(settings, EstimatorStageFields) and critic_encoders is None:
         critic = Segments(("critic",), ((_critic_size(model),),))
     policy = make_policy(config, action_size, {"actor": groups["actor"], "critic": critic})
     variables = weights.import_weights(networks.split(model)[0], policy)  # without the discriminator

@@ -6,6 +6,7 @@ Converts a ``model_*.pt`` of st_rl, rsl_rl or legged_gym to a run folder that ca
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,7 @@ def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[
         CheckpointError: the checkpoint cannot be written.
     """
     _check_keys(checkpoint)
-    runner = OnPolicyRunner(None, config)
-    try:
+    with closing(OnPolicyRunner(None, config)) as runner:
         if runner.algorithm.variables is not None:
             raise ConfigError(
                 f"runner.policy_class_name: {config.runner.policy_class_name} is not allowed here; its weights come "
@@ -88,9 +88,12 @@ def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[
         runner.train_state = _place(fresh, parts)
         runner.progress.iteration = int(parts["iteration"])
         runner.progress.env_steps = runner.progress.iteration * runner.steps_per_iteration  # not in the file
-        _write(runner, out)
-    finally:
-        runner.close()
+        out = out.absolute()
+        with run_dir.prepared(out, f"--out: {out}", runner.config, run_dir.units(runner.env.env)) as folder:
+            runner.open(folder)
+            runner.save("last")
+            runner.checkpointer.close()
+            folder.rename(out)
     return lines
 
 
@@ -195,16 +198,6 @@ def _put(old: jax.Array, new) -> jax.Array:
     if isinstance(new, jax.ShapeDtypeStruct):
         return old
     return jax.device_put(np.asarray(new, old.dtype), old.sharding)
-
-
-def _write(runner: OnPolicyRunner, out: Path) -> None:
-    """Writes the run to a temporary folder next to ``out``, then renames it."""
-    out = out.absolute()
-    with run_dir.prepared(out, f"--out: {out}", runner.config, run_dir.units(runner.env.env)) as folder:
-        runner.open(folder)
-        runner.save("last")
-        runner.checkpointer.close()
-        folder.rename(out)
 
 
 if __name__ == "__main__":

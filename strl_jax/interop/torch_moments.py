@@ -90,13 +90,13 @@ def group_of(checkpoint: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The optimiser's first parameter group; None where the file has no state of a torch optimiser."""
     state = checkpoint.get("optimizer_state_dict")
     groups, entries = (state.get("param_groups"), state.get("state")) if isinstance(state, dict) else (None, None)
-    if not groups or not entries or not isinstance(groups, list) or not isinstance(entries, dict):
-        return None
-    if not all(isinstance(group, dict) and isinstance(group.get("params"), list) for group in groups):
-        return None
-    if not all(isinstance(number, int) for group in groups for number in group["params"]):
-        return None
-    return groups[0] if all(isinstance(entry, dict) for entry in entries.values()) else None
+    is_optimizer = (
+        (groups and entries and isinstance(groups, list) and isinstance(entries, dict))
+        and all(isinstance(group, dict) and isinstance(group.get("params"), list) for group in groups)
+        and all(isinstance(number, int) for group in groups for number in group["params"])
+        and all(isinstance(entry, dict) for entry in entries.values())
+    )
+    return groups[0] if is_optimizer else None
 
 
 def class_of(state: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from strl_jax.config import to_dict
 from strl_jax.runners.duties.clock import IterationClock
 from strl_jax.runners.duties.evaluation import IntervalEvaluation, evaluate
 from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
-from strl_jax.runners.duties.saving import IntervalSaving
+from strl_jax.runners.duties.saving import IntervalSaving, save
 from strl_jax.runners.duties.time_split import TimeSplit
 from strl_jax.runners.log.console import Console
 from strl_jax.runners.log.git_state import store_code_state
@@ -102,7 +102,7 @@ def _make_loop(
         progress,
         config.eval_interval,
         last,
-        save_best=lambda train: runner.saver and runner.saver.save("best", progress, train),
+        save_best=lambda train: runner.checkpointer and save(runner, "best", train),
         trial=trial,
     )
 
@@ -127,6 +127,6 @@ def _make_loop(
             interval=config.log_interval,
         ),
         evaluation,
-        IntervalSaving(runner.saver, progress, config.last_interval, config.save_interval),
+        IntervalSaving(runner),
         TimeSplit(runner.programs, runner.data, progress.report, first, config.time_split),
     )

@@ -4,21 +4,24 @@ import math
 
 import pytest
 
+from strl_jax.config import Config
+from strl_jax.runners.duties import saving
 from strl_jax.runners.duties.clock import IterationClock, is_due
 from strl_jax.runners.duties.evaluation import IntervalEvaluation
 from strl_jax.runners.duties.logging import SafeWriters
-from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.progress import Progress
 
 
-class Saver:
-    """Records the kind and the iteration of each save."""
+class Runner:
+    """A runner that saves ``last`` every 2 iterations and ``numbered`` every 3; it records each save."""
 
-    def __init__(self):
-        self.saves, self.checkpointer = [], self
+    def __init__(self, monkeypatch):
+        self.saves, self.progress, self.checkpointer = [], Progress(), self
+        self.config = Config(env={"name": "probe:value"}, runner={"last_interval": 2, "save_interval": 3})
+        monkeypatch.setattr(saving, "save", lambda runner, kind, *states: runner.record(kind))
 
-    def save(self, kind, progress, train, rollout=None):
-        self.saves.append((kind, progress.iteration))
+    def record(self, kind):
+        self.saves.append((kind, self.progress.iteration))
 
     def wait(self):
         self.saves.append("wait")
@@ -29,21 +32,24 @@ def test_intervals():
     assert not any(is_due(i, 0) for i in range(1, 13))
 
 
-def test_saving_at_intervals_and_at_the_end():
-    saver, progress = Saver(), Progress()
-    saving = IntervalSaving(saver, progress, last_interval=2, numbered_interval=3)
-    for progress.iteration in range(1, 8):
-        if saving.is_due(progress.iteration):
-            saving.save(progress.iteration, "train", "rollout")
-    assert saver.saves == [("last", 2), ("numbered", 3), ("last", 4), ("last", 6), ("numbered", 6)]
-    saving.finish("train", "rollout")
-    assert saver.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
+def test_saving_at_intervals_and_at_the_end(monkeypatch):
+    runner = Runner(monkeypatch)
+    duty = saving.IntervalSaving(runner)
+    for runner.progress.iteration in range(1, 8):
+        if duty.is_due(runner.progress.iteration):
+            duty.save(runner.progress.iteration, "train", "rollout")
+    assert runner.saves == [("last", 2), ("numbered", 3), ("last", 4), ("last", 6), ("numbered", 6)]
+    duty.finish("train", "rollout")
+    assert runner.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
 
 
-def test_without_a_saver_nothing_is_due():
-    saving = IntervalSaving(None, Progress(), 1, 1)
-    assert not saving.is_due(1)
-    saving.finish("train", "rollout")
+def test_without_a_run_folder_nothing_is_due(monkeypatch):
+    runner = Runner(monkeypatch)
+    runner.checkpointer = None
+    duty = saving.IntervalSaving(runner)
+    assert not duty.is_due(6)
+    duty.finish("train", "rollout")
+    assert runner.saves == []
 
 
 def test_only_a_better_score_is_the_best():

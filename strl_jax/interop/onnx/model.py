@@ -25,11 +25,6 @@ IR_VERSION = 8  # the format version of this opset, which older runtimes can rea
 KEY = "strl_jax"
 
 
-def output_names(deployable: Deployable) -> dict[str, str]:
-    """Name in ``Deployable`` -> name in the model, for each output."""
-    return {name: f"next.{name}" if name in deployable.inputs else name for name in deployable.outputs}
-
-
 def dump(deployable: Deployable, layout: dict) -> bytes:
     """The policy as file content.
 
@@ -52,7 +47,7 @@ def dump(deployable: Deployable, layout: dict) -> bytes:
         jaxpr = jax.make_jaxpr(positional)(*shapes.values())
     graph = Graph()
     results = convert(graph, jaxpr, names)
-    renamed = output_names(deployable)
+    renamed = {name: f"next.{name}" if name in deployable.inputs else name for name in deployable.outputs}
     graph.name_outputs(results, list(renamed.values()))
     inputs = [_info(name, shape) for name, shape in deployable.inputs.items()]
     outputs = [_info(renamed[name], shape) for name, shape in deployable.outputs.items()]
