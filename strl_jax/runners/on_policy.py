@@ -187,7 +187,7 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        return evaluate(self, self.train_state)
 
     def save(self, kind: str = "last") -> None:
         """Starts to save a checkpoint: ``last`` (everything, for resuming), ``numbered`` or ``best`` (the policy).

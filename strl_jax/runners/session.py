@@ -6,9 +6,9 @@ import jax
 
 from strl_jax.config import to_dict
 from strl_jax.runners.duties.clock import IterationClock
-from strl_jax.runners.duties.evaluation import IntervalEvaluation, evaluate
+from strl_jax.runners.duties.evaluation import IntervalEvaluation
 from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
-from strl_jax.runners.duties.saving import IntervalSaving, save
+from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
 from strl_jax.runners.log.console import Console
 from strl_jax.runners.log.git_state import store_code_state
@@ -97,14 +97,7 @@ def _make_loop(
 ) -> Loop:
     """The loop and its duties; ``span`` is the iteration before the first and the last one."""
     (first, last), config, progress = span, runner.config.runner, runner.progress
-    evaluation = IntervalEvaluation(
-        lambda train: evaluate(runner.programs, runner.config.seed, train, progress),
-        progress,
-        config.eval_interval,
-        last,
-        save_best=lambda train: runner.checkpointer and save(runner, "best", train),
-        trial=trial,
-    )
+    evaluation = IntervalEvaluation(runner, last, trial)
 
     def stop_request() -> str | None:
         if writers.error is not None:

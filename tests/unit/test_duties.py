@@ -5,20 +5,22 @@ import math
 import pytest
 
 from strl_jax.config import Config
-from strl_jax.runners.duties import saving
+from strl_jax.runners.duties import evaluation, saving
 from strl_jax.runners.duties.clock import IterationClock, is_due
-from strl_jax.runners.duties.evaluation import IntervalEvaluation
 from strl_jax.runners.duties.logging import SafeWriters
 from strl_jax.runners.progress import Progress
 
+INTERVALS = {"last_interval": 2, "save_interval": 3, "eval_interval": 2}
+
 
 class Runner:
-    """A runner that saves ``last`` every 2 iterations and ``numbered`` every 3; it records each save."""
+    """A runner that saves ``last`` and evaluates every 2 iterations, saves ``numbered`` every 3, and records saves."""
 
     def __init__(self, monkeypatch):
         self.saves, self.progress, self.checkpointer = [], Progress(), self
-        self.config = Config(env={"name": "probe:value"}, runner={"last_interval": 2, "save_interval": 3})
-        monkeypatch.setattr(saving, "save", lambda runner, kind, *states: runner.record(kind))
+        self.config = Config(env={"name": "probe:value"}, runner=INTERVALS)
+        for module in (saving, evaluation):
+            monkeypatch.setattr(module, "save", lambda runner, kind, *states: runner.record(kind))
 
     def record(self, kind):
         self.saves.append((kind, self.progress.iteration))
@@ -52,14 +54,15 @@ def test_without_a_run_folder_nothing_is_due(monkeypatch):
     assert runner.saves == []
 
 
-def test_only_a_better_score_is_the_best():
-    scores, saved, progress = iter([math.nan, 1.0, 1.0, math.nan, 2.0]), [], Progress()
-    duty = IntervalEvaluation(lambda _: {"Eval/mean_return": next(scores)}, progress, 2, 9, saved.append)
+def test_only_a_better_score_is_the_best(monkeypatch):
+    runner, scores = Runner(monkeypatch), iter([math.nan, 1.0, 1.0, math.nan, 2.0])
+    monkeypatch.setattr(evaluation, "evaluate", lambda runner, train: {"Eval/mean_return": next(scores)})
+    duty = evaluation.IntervalEvaluation(runner, 9)
     assert [i for i in range(1, 10) if duty.is_due(i)] == [2, 4, 6, 8, 9]
-    for train in "abcde":
-        duty.run(train)
-    assert saved == ["b", "e"]
-    assert progress.best_score == 2.0
+    for runner.progress.iteration in range(1, 6):
+        duty.run("train")
+    assert runner.saves == [("best", 2), ("best", 5)]
+    assert runner.progress.best_score == 2.0
 
 
 def test_the_first_error_of_a_writer_is_kept_and_the_others_write():

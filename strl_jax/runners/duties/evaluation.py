@@ -1,70 +1,59 @@
 """Evaluation during training: the best score, and an Optuna trial."""
 
 import math
-from collections.abc import Callable
 
 import jax
 
 from strl_jax.runners.duties.clock import is_due
+from strl_jax.runners.duties.saving import save
 from strl_jax.runners.log import scalars
-from strl_jax.runners.programs import Programs
-from strl_jax.runners.progress import Progress
 from strl_jax.sharding import replicate_key
 from strl_jax.types import TrainState
 
 
-def evaluate(programs: Programs, seed: int, train: TrainState, progress: Progress) -> dict[str, float]:
-    """Evaluates the policy on fresh environments; ``progress.evaluation`` keeps the result.
+def evaluate(runner, train: TrainState) -> dict[str, float]:
+    """Evaluates the policy on fresh environments; ``progress.evaluation`` of the ``OnPolicyRunner`` keeps the result.
 
     Returns:
         ``Eval/*`` scalars, see ``runners.evaluation.make_evaluate``.
     """
-    program = programs.get("evaluate")
-    key = jax.random.fold_in(jax.random.key(seed), progress.iteration)
-    result = program(train, replicate_key(key, programs.mesh))
-    progress.evaluation = scalars.from_evaluation(jax.device_get(result))
-    return progress.evaluation
+    program = runner.programs.get("evaluate")
+    key = jax.random.fold_in(jax.random.key(runner.config.seed), runner.progress.iteration)
+    result = program(train, replicate_key(key, runner.mesh))
+    runner.progress.evaluation = scalars.from_evaluation(jax.device_get(result))
+    return runner.progress.evaluation
 
 
 class IntervalEvaluation:
-    """Evaluates at an interval and after the last iteration, and keeps the best score.
+    """Evaluates at an interval and after the last iteration, and keeps the best score and the best policy.
 
     Args:
-        evaluate: ``train state -> Eval/* scalars``, which also sets ``progress.evaluation``.
-        interval: iterations between two evaluations; 0: none.
+        runner: an ``OnPolicyRunner``; without a run folder no policy is saved.
         last: last iteration of the training.
-        save_best: called with the train state after a new best mean return.
         trial: Optuna trial or None; gets the velocity RMSD of every evaluation.
 
     Attributes:
         pruned: the trial's pruner stopped the run.
     """
 
-    def __init__(
-        self,
-        evaluate: Callable[[TrainState], dict[str, float]],
-        progress: Progress,
-        interval: int,
-        last: int,
-        save_best: Callable[[TrainState], None],
-        trial=None,
-    ):
-        self._evaluate, self._progress, self._save_best = evaluate, progress, save_best
-        self._interval, self._last, self._trial = interval, last, trial
+    def __init__(self, runner, last: int, trial=None):
+        self._runner, self._last, self._trial = runner, last, trial
         self.pruned = False
 
     def is_due(self, iteration: int) -> bool:
         """Whether this iteration is followed by an evaluation."""
-        return bool(self._interval) and (iteration == self._last or is_due(iteration, self._interval))
+        interval = self._runner.config.runner.eval_interval
+        return bool(interval) and (iteration == self._last or is_due(iteration, interval))
 
     def run(self, train: TrainState) -> dict[str, float]:
         """Evaluates, reports to the trial and saves a new best policy. Returns ``Eval/*`` scalars."""
-        values, progress = self._evaluate(train), self._progress
+        values, progress = evaluate(self._runner, train), self._runner.progress
         if self._trial is not None:
             self._trial.report(progress.velocity_rmsd, progress.iteration)
             self.pruned = self._trial.should_prune()
         score = values["Eval/mean_return"]
         if not math.isnan(score) and (progress.best_score is None or score > progress.best_score):
             progress.best_score = score
-            self._save_best(train)
+            if self._runner.checkpointer is not None:
+                save(self._runner, "best", train)
         return values
