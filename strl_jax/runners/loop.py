@@ -16,7 +16,6 @@ from strl_jax.runners.duties.logging import MetricLogging
 from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
 from strl_jax.runners.stop import StopVote
-from strl_jax.types import RolloutState, TrainState
 
 
 def on_host(metrics: Any) -> tuple[Any, float]:
@@ -33,16 +32,12 @@ class Loop:
     """Advances the states, and calls each duty when it is due.
 
     Attributes:
-        train, rollout: the states; the newest ones at any time.
-        data: constants that the algorithm's hooks read, on all devices.
+        runner: an ``OnPolicyRunner``; it has the newest states at any time, and the reason of an early stop.
         stop_request: returns the reason for this process to stop, or None.
         vote: agreement of all processes on the iteration to stop after.
-        stopped_by: reason of an early stop, or None.
     """
 
-    train: TrainState
-    rollout: RolloutState
-    data: dict
+    runner: Any
     stop_request: Callable[[], str | None]
     vote: StopVote
     clock: IterationClock
@@ -50,7 +45,6 @@ class Loop:
     evaluation: IntervalEvaluation
     saving: IntervalSaving
     time_split: TimeSplit
-    stopped_by: str | None = None
 
     def run(self, step: Callable, first: int, last: int) -> None:
         """Trains from iteration ``first`` to ``last``, or until a stop is agreed.
@@ -58,14 +52,18 @@ class Loop:
         Args:
             step: ``(train, rollout, data) -> (train, rollout, metrics)``, compiled; it takes over the states' buffers.
         """
+        runner = self.runner
+        runner.stopped_by = None
         waiting: deque[Callable[[], None]] = deque()  # reads of iterations that are dispatched and not yet logged
         self.clock.restart()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read") as reader:
             for iteration in range(first, last + 1):
-                self.stopped_by = self.vote.result(self.stop_request())
-                if self.stopped_by:
+                runner.stopped_by = self.vote.result(self.stop_request())
+                if runner.stopped_by:
                     break
-                self.train, self.rollout, metrics = step(self.train, self.rollout, self.data)
+                runner.train_state, runner.rollout_state, metrics = step(
+                    runner.train_state, runner.rollout_state, runner.data
+                )
                 vote = self.vote.cast(self.stop_request())
                 waiting.append(partial(self._read, iteration, reader.submit(on_host, metrics), vote))
                 saves, splits = self.saving.is_due(iteration), self.time_split.is_due(iteration)
@@ -74,10 +72,10 @@ class Loop:
                     waiting.popleft()()
                 if saves:
                     with self.clock.between_iterations("save"):
-                        self.saving.save(iteration, self.train, self.rollout)
+                        self.saving.save(iteration)
                 if splits:
                     with self.clock.between_iterations("time split"):
-                        self.time_split.measure(self.train)
+                        self.time_split.measure()
             for read in waiting:
                 read()
 
@@ -95,5 +93,5 @@ class Loop:
         evaluates = self.evaluation.is_due(iteration)
         if evaluates:
             with self.clock.between_iterations("evaluation"):
-                values |= self.evaluation.run(self.train)
+                values |= self.evaluation.run()
         self.logging.write(iteration, values, always=evaluates)

@@ -187,7 +187,7 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        return evaluate(self, self.train_state)
+        return evaluate(self)
 
     def save(self, kind: str = "last") -> None:
         """Starts to save a checkpoint: ``last`` (everything, for resuming), ``numbered`` or ``best`` (the policy).
@@ -199,7 +199,7 @@ class OnPolicyRunner:
         self._need_states()
         if self.checkpointer is None:
             raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
-        saving.save(self, kind, self.train_state, self.rollout_state)
+        saving.save(self, kind)
 
     def load(
         self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None

@@ -23,7 +23,7 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
     """Trains until the iterations are done, a stop signal arrives or a writer fails, then saves.
 
     Args:
-        runner: an ``OnPolicyRunner``; gets the states back, also after an exception.
+        runner: an ``OnPolicyRunner``; it has the newest states, also after an exception.
         iterations: how many to add.
         random_lengths: start the first episodes of a new run at random ages.
         trial: an Optuna trial or None.
@@ -43,12 +43,9 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
             console.note("compiling")  # this can take minutes without any other output
             step = _compile(runner, random_lengths, first < last, console)
             loop = _make_loop(runner, (first, last), clock, console, writers, flag, trial)
-            try:
-                loop.run(step, first + 1, last)
-            finally:
-                runner.train_state, runner.rollout_state, runner.stopped_by = loop.train, loop.rollout, loop.stopped_by
+            loop.run(step, first + 1, last)
             if not runner.progress.iteration == first > 0:  # a resumed run without a new iteration is saved already
-                loop.saving.finish(loop.train, loop.rollout)
+                loop.saving.finish()
         finally:
             writers.close()
     if writers.error is not None:
@@ -105,9 +102,7 @@ def _make_loop(
         return PRUNER if evaluation.pruned else flag.name
 
     return Loop(
-        runner.train_state,
-        runner.rollout_state,
-        runner.data,
+        runner,
         stop_request,
         StopVote(runner.mesh),
         clock,
@@ -121,5 +116,5 @@ def _make_loop(
         ),
         evaluation,
         IntervalSaving(runner),
-        TimeSplit(runner.programs, runner.data, progress.report, first, config.time_split),
+        TimeSplit(runner, first),
     )

@@ -20,7 +20,7 @@ class Runner:
         self.saves, self.progress, self.checkpointer = [], Progress(), self
         self.config = Config(env={"name": "probe:value"}, runner=INTERVALS)
         for module in (saving, evaluation):
-            monkeypatch.setattr(module, "save", lambda runner, kind, *states: runner.record(kind))
+            monkeypatch.setattr(module, "save", lambda runner, kind: runner.record(kind))
 
     def record(self, kind):
         self.saves.append((kind, self.progress.iteration))
@@ -39,9 +39,9 @@ def test_saving_at_intervals_and_at_the_end(monkeypatch):
     duty = saving.IntervalSaving(runner)
     for runner.progress.iteration in range(1, 8):
         if duty.is_due(runner.progress.iteration):
-            duty.save(runner.progress.iteration, "train", "rollout")
+            duty.save(runner.progress.iteration)
     assert runner.saves == [("last", 2), ("numbered", 3), ("last", 4), ("last", 6), ("numbered", 6)]
-    duty.finish("train", "rollout")
+    duty.finish()
     assert runner.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
 
 
@@ -50,17 +50,17 @@ def test_without_a_run_folder_nothing_is_due(monkeypatch):
     runner.checkpointer = None
     duty = saving.IntervalSaving(runner)
     assert not duty.is_due(6)
-    duty.finish("train", "rollout")
+    duty.finish()
     assert runner.saves == []
 
 
 def test_only_a_better_score_is_the_best(monkeypatch):
     runner, scores = Runner(monkeypatch), iter([math.nan, 1.0, 1.0, math.nan, 2.0])
-    monkeypatch.setattr(evaluation, "evaluate", lambda runner, train: {"Eval/mean_return": next(scores)})
+    monkeypatch.setattr(evaluation, "evaluate", lambda runner: {"Eval/mean_return": next(scores)})
     duty = evaluation.IntervalEvaluation(runner, 9)
     assert [i for i in range(1, 10) if duty.is_due(i)] == [2, 4, 6, 8, 9]
     for runner.progress.iteration in range(1, 6):
-        duty.run("train")
+        duty.run()
     assert runner.saves == [("best", 2), ("best", 5)]
     assert runner.progress.best_score == 2.0
 

@@ -8,10 +8,9 @@ from strl_jax.runners.duties.clock import is_due
 from strl_jax.runners.duties.saving import save
 from strl_jax.runners.log import scalars
 from strl_jax.sharding import replicate_key
-from strl_jax.types import TrainState
 
 
-def evaluate(runner, train: TrainState) -> dict[str, float]:
+def evaluate(runner) -> dict[str, float]:
     """Evaluates the policy on fresh environments; ``progress.evaluation`` of the ``OnPolicyRunner`` keeps the result.
 
     Returns:
@@ -19,7 +18,7 @@ def evaluate(runner, train: TrainState) -> dict[str, float]:
     """
     program = runner.programs.get("evaluate")
     key = jax.random.fold_in(jax.random.key(runner.config.seed), runner.progress.iteration)
-    result = program(train, replicate_key(key, runner.mesh))
+    result = program(runner.train_state, replicate_key(key, runner.mesh))
     runner.progress.evaluation = scalars.from_evaluation(jax.device_get(result))
     return runner.progress.evaluation
 
@@ -45,9 +44,9 @@ class IntervalEvaluation:
         interval = self._runner.config.runner.eval_interval
         return bool(interval) and (iteration == self._last or is_due(iteration, interval))
 
-    def run(self, train: TrainState) -> dict[str, float]:
+    def run(self) -> dict[str, float]:
         """Evaluates, reports to the trial and saves a new best policy. Returns ``Eval/*`` scalars."""
-        values, progress = evaluate(self._runner, train), self._runner.progress
+        values, progress = evaluate(self._runner), self._runner.progress
         if self._trial is not None:
             self._trial.report(progress.velocity_rmsd, progress.iteration)
             self.pruned = self._trial.should_prune()
@@ -55,5 +54,5 @@ class IntervalEvaluation:
         if not math.isnan(score) and (progress.best_score is None or score > progress.best_score):
             progress.best_score = score
             if self._runner.checkpointer is not None:
-                save(self._runner, "best", train)
+                save(self._runner, "best")
         return values

@@ -3,10 +3,9 @@
 from strl_jax.config import to_dict
 from strl_jax.run_folder import layout
 from strl_jax.runners.duties.clock import is_due
-from strl_jax.types import RolloutState, TrainState
 
 
-def save(runner, kind: str, train: TrainState, rollout: RolloutState | None = None) -> None:
+def save(runner, kind: str) -> None:
     """Starts to save a checkpoint.
 
     Args:
@@ -16,9 +15,9 @@ def save(runner, kind: str, train: TrainState, rollout: RolloutState | None = No
     Raises:
         CheckpointError: it cannot be written.
     """
-    state = {"train": train}
+    state = {"train": runner.train_state}
     if kind == "last":
-        state["rollout"] = rollout
+        state["rollout"] = runner.rollout_state
     meta = {
         "progress": runner.progress.state(),
         "config": to_dict(runner.config),
@@ -45,13 +44,13 @@ class IntervalSaving:
         """Whether a checkpoint is saved after this iteration."""
         return self._runner.checkpointer is not None and is_due(iteration, *self._intervals.values())
 
-    def save(self, iteration: int, train: TrainState, rollout: RolloutState) -> None:
+    def save(self, iteration: int) -> None:
         """Saves the checkpoints that are due after this iteration."""
         for kind, interval in self._intervals.items():
             if is_due(iteration, interval):
-                save(self._runner, kind, train, rollout)
+                save(self._runner, kind)
 
-    def finish(self, train: TrainState, rollout: RolloutState) -> None:
+    def finish(self) -> None:
         """Saves both checkpoints and waits until they are written.
 
         Raises:
@@ -61,5 +60,5 @@ class IntervalSaving:
             return
         with self._runner.progress.report.section("save"):
             for kind in self._intervals:
-                save(self._runner, kind, train, rollout)
+                save(self._runner, kind)
             self._runner.checkpointer.wait()

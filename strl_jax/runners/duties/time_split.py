@@ -8,10 +8,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from strl_jax.runners.programs import Programs
-from strl_jax.runners.progress import TimeReport
 from strl_jax.sharding import replicate_key
-from strl_jax.types import TrainState
 
 REPEATS = 3  # of the measured update
 FIRST_ITERATION = 3  # of a session; the earlier ones are not interrupted
@@ -21,15 +18,12 @@ class TimeSplit:
     """Measures the update once, and from then on divides the time of each iteration.
 
     Args:
-        data: constants that the algorithm's hooks read, on all devices.
-        report: gets the seconds of each part.
+        runner: an ``OnPolicyRunner``; the report of its progress gets the seconds of each part.
         first: iterations done before this session.
-        enabled: False measures nothing.
     """
 
-    def __init__(self, programs: Programs, data: dict, report: TimeReport, first: int, enabled: bool):
-        self._programs, self._data, self._report = programs, data, report
-        self._first, self._enabled = first, enabled
+    def __init__(self, runner, first: int):
+        self._runner, self._programs, self._first = runner, runner.programs, first
         self._learning: float | None = None
 
     def is_due(self, iteration: int) -> bool:
@@ -37,12 +31,13 @@ class TimeSplit:
 
         Several processes must measure after the same iteration, so they wait for the compiler.
         """
-        if not self._enabled or self._learning is not None or iteration - self._first < FIRST_ITERATION:
+        is_early = iteration - self._first < FIRST_ITERATION
+        if is_early or self._learning is not None or not self._runner.config.runner.time_split:
             return False
         self._programs.request("update")
         return self._programs.idle() or jax.process_count() > 1
 
-    def measure(self, train: TrainState) -> None:
+    def measure(self) -> None:
         """Measures the update on a rollout of the run's size: the minimum of ``REPEATS`` calls.
 
         The rollout is all zeros: its values do not change the time.
@@ -54,19 +49,20 @@ class TimeSplit:
         )
         key = replicate_key(jax.random.key(0), self._programs.mesh)
         for _ in range(REPEATS):
-            state = jax.tree.map(jnp.copy, train)  # the program reuses the buffers of its input
+            state = jax.tree.map(jnp.copy, self._runner.train_state)  # the program reuses the buffers of its input
             jax.block_until_ready(state)
             start = time.perf_counter()
-            jax.block_until_ready(update(state, rollout, memory, self._data, key))
+            jax.block_until_ready(update(state, rollout, memory, self._runner.data, key))
             seconds.append(time.perf_counter() - start)
         self._learning = min(seconds)
 
     def divide(self, seconds: float) -> dict[str, float]:
         """Adds the time of an iteration to the report. Returns ``Perf/*`` scalars, none before the measurement."""
+        report = self._runner.progress.report
         if self._learning is None:
-            self._report.add("iterations", seconds)
+            report.add("iterations", seconds)
             return {}
         learning = min(self._learning, seconds)
-        self._report.add("learning", learning)
-        self._report.add("collection", seconds - learning)
+        report.add("learning", learning)
+        report.add("collection", seconds - learning)
         return {"Perf/learning_time": learning, "Perf/collection time": seconds - learning}
