@@ -1,6 +1,7 @@
 """One training session: stop signals, console, writers, compilation, and the loop with its duties."""
 
 from collections.abc import Callable
+from contextlib import closing
 
 import jax
 
@@ -38,16 +39,14 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
     last = first + _within_budget(runner, iterations)
     leader = jax.process_index() == 0
     with StopFlag() as flag, Console(last, first, quiet=not leader) as console:
-        writers = SafeWriters(_open_writers(runner, first + 1, console) if leader and runner.log_dir else [])
-        try:
+        opened = _open_writers(runner, first + 1, console) if leader and runner.log_dir else []
+        with closing(SafeWriters(opened)) as writers:
             console.note("compiling")  # this can take minutes without any other output
             step = _compile(runner, random_lengths, first < last, console)
             loop = _make_loop(runner, (first, last), clock, console, writers, flag, trial)
             loop.run(step, first + 1, last)
             if not runner.progress.iteration == first > 0:  # a resumed run without a new iteration is saved already
                 loop.saving.finish()
-        finally:
-            writers.close()
     if writers.error is not None:
         raise writers.error
     if loop.evaluation.pruned:
