@@ -60,7 +60,12 @@ def import_moments(
     entries, fault = _entries(state, names, weights)
     if fault:
         return opt_state, [f"optimizer: {fault}: moments start at 0"]
-    lines = _changed_settings(group, configured)
+    ours = DEFAULTS | {"weight_decay": 1e-2 if configured == "AdamW" else 0}
+    lines = [
+        f"optimizer: {key} {group[key]} in the file; continues with {value}"
+        for key, value in ours.items()
+        if key in group and group[key] != value
+    ]
     missing = [name for name in names if name not in entries]
     if missing:
         lines.append(f"optimizer: no moments of {', '.join(missing)} in the file: they start at 0")
@@ -74,16 +79,6 @@ def import_moments(
         lines.append("std and log(std): the moments are converted by the chain rule")
     adam = optax.ScaleByAdamState(np.asarray(max(steps), np.int32), mean, square)
     return jax.tree.map(lambda part: adam if _is_adam(part) else part, opt_state, is_leaf=_is_adam), lines
-
-
-def _changed_settings(group: Mapping[str, Any], optimizer: str) -> list[str]:
-    """A line for each setting of the file's optimiser that differs from ours."""
-    ours = DEFAULTS | {"weight_decay": 1e-2 if optimizer == "AdamW" else 0}
-    return [
-        f"optimizer: {key} {group[key]} in the file; continues with {value}"
-        for key, value in ours.items()
-        if key in group and group[key] != value
-    ]
 
 
 def group_of(checkpoint: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -152,8 +152,7 @@ class CheckpointReader:
 
     def _on_disk(self, kind: str) -> list[int]:
         """Iterations of all checkpoint folders of a kind, damaged or not, ascending."""
-        folders = self._folder(kind).glob("*")
-        return sorted(int(path.name) for path in folders if path.name.isdecimal())
+        return sorted(int(path.name) for path in self._folder(kind).glob("*") if path.name.isdecimal())
 
     def _folder(self, kind: str, iteration: int | None = None) -> Path:
         """Folder of a checkpoint, or of all checkpoints of a kind."""

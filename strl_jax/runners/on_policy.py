@@ -90,7 +90,7 @@ class OnPolicyRunner:
     @property
     def metrics_velrmsd(self) -> float:
         """Velocity RMSD of the last evaluation in m/s; NaN if the environment does not report it."""
-        return self.progress.velocity_rmsd
+        return self.progress.evaluation.get("Eval/metric/tracking_error", math.nan)
 
     @property
     def metrics_CoT(self) -> float:

@@ -101,11 +101,6 @@ class Progress:
     evaluation: dict[str, float] = field(default_factory=dict)
     report: TimeReport = field(default_factory=TimeReport)
 
-    @property
-    def velocity_rmsd(self) -> float:
-        """Velocity RMSD of the last evaluation in m/s, NaN without one."""
-        return self.evaluation.get("Eval/metric/tracking_error", math.nan)
-
     def state(self) -> dict:
         """The progress as JSON, for a checkpoint."""
         return vars(self) | {name: getattr(self, name).state() for name in ("rewards", "lengths", "report")}

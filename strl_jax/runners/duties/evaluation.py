@@ -48,7 +48,7 @@ class IntervalEvaluation:
         """Evaluates, reports to the trial and saves a new best policy. Returns ``Eval/*`` scalars."""
         values, progress = evaluate(self._runner), self._runner.progress
         if self._trial is not None:
-            self._trial.report(progress.velocity_rmsd, progress.iteration)
+            self._trial.report(self._runner.metrics_velrmsd, progress.iteration)
             self.pruned = self._trial.should_prune()
         score = values["Eval/mean_return"]
         if not math.isnan(score) and (progress.best_score is None or score > progress.best_score):
