@@ -200,7 +200,7 @@ def test_missing_wandb_names_the_extra(tmp_path, monkeypatch):
     ):
         check_writers("wandb")
     with pytest.raises(ConfigError, match=r"pip install 'strl_jax\[wandb\]'"):
-        WandbWriter(tmp_path, "project", "name", {})
+        WandbWriter(tmp_path, {})
 
 
 def test_wandb_offline_run_is_recorded_and_resumed_under_its_id(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_wandb_offline_run_is_recorded_and_resumed_under_its_id(tmp_path, monkey
     monkeypatch.setenv("WANDB_SILENT", "true")
     ids = []
     for start in (1, 2):
-        made = make_writers("wandb", tmp_path, {"seed": 7, "algorithm": {"gamma": 0.99}}, start, "robots", "run")
+        made = make_writers("wandb", tmp_path, {"seed": 7, "runner": {"wandb_project": "robots"}}, start)
         made[1].write(start, SCALARS)
         for writer in made:
             writer.close()
@@ -219,5 +219,5 @@ def test_wandb_offline_run_is_recorded_and_resumed_under_its_id(tmp_path, monkey
     assert recorded
     contents = b"".join(file.read_bytes() for file in recorded)
     assert b"Loss/value_loss" in contents
-    assert b"robots" in contents
+    assert b"\x06robots" in contents  # the project: 6 letters; in the config the name is in quotes
     assert b"Train/mean_reward" not in contents

@@ -92,8 +92,8 @@ class WandbWriter:
     W&B accepts only increasing steps: iterations that it already has are not sent again.
     """
 
-    def __init__(self, run_dir: Path | str, project: str | None, name: str | None, config: Mapping):
-        """Starts or continues the run; local files are in RUN_DIR/wandb.
+    def __init__(self, run_dir: Path | str, config: Mapping):
+        """Starts or continues the run, named as the folder, in ``runner.wandb_project``; its files are in RUN_DIR/wandb.
 
         Raises:
             ConfigError: the package is missing, or W&B refuses (no account, unknown project).
@@ -105,8 +105,8 @@ class WandbWriter:
         settings = wandb.Settings(console="off")
         try:
             self._run = wandb.init(
-                project=project,
-                name=name,
+                project=config["runner"]["wandb_project"],
+                name=Path(run_dir).name,
                 config=dict(config),
                 dir=str(run_dir),
                 id=run_id or None,
@@ -151,14 +151,7 @@ def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name != "none")
 
 
-def make_writers(
-    spec: str | Sequence[str],
-    run_dir: Path | str,
-    config: Mapping,
-    start_iteration: int,
-    project: str | None = None,
-    name: str | None = None,
-) -> list[Writer]:
+def make_writers(spec: str | Sequence[str], run_dir: Path | str, config: Mapping, start_iteration: int) -> list[Writer]:
     """The writers of a run: ``JsonlWriter`` first, then those of ``spec`` in order.
 
     Args:
@@ -167,8 +160,6 @@ def make_writers(
         config: resolved config as dicts, for W&B and a user's writer.
         start_iteration: first iteration that will be written; later rows of an
             earlier session are removed.
-        project: W&B project.
-        name: W&B run name.
 
     Raises:
         ConfigError: as ``check_writers``, before anything is written, or a writer does not start.
@@ -178,7 +169,7 @@ def make_writers(
     writers: list[Writer] = [JsonlWriter(run_dir, start_iteration)]
     try:
         for kind in kinds:
-            writers.append(_build(kind, run_dir, config, start_iteration, project, name))
+            writers.append(_build(kind, run_dir, config, start_iteration))
     except BaseException:
         for writer in writers:
             writer.close()
@@ -186,11 +177,11 @@ def make_writers(
     return writers
 
 
-def _build(kind: str, run_dir, config: Mapping, start_iteration: int, project, name) -> Writer:
+def _build(kind: str, run_dir: Path | str, config: Mapping, start_iteration: int) -> Writer:
     if kind == "tensorboard":
         return TensorBoardWriter(run_dir, start_iteration)
     if kind == "wandb":
-        return WandbWriter(run_dir, project, name, config)
+        return WandbWriter(run_dir, config)
     build = _import_class(kind)
     try:
         return build(run_dir=Path(run_dir), config=config, start_iteration=start_iteration)
