@@ -93,7 +93,7 @@ class WandbWriter:
     """
 
     def __init__(self, run_dir: Path | str, config: Mapping):
-        """Starts or continues the run, named as the folder, in ``runner.wandb_project``; its files are in RUN_DIR/wandb.
+        """Starts or continues the run, named like the folder, in ``runner.wandb_project``; files are in RUN_DIR/wandb.
 
         Raises:
             ConfigError: the package is missing, or W&B refuses (no account, unknown project).
