@@ -1,11 +1,9 @@
 """The training loop: dispatches iteration i, then reads the metrics of iteration i - 1."""
 
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +14,21 @@ from strl_jax.runners.duties.logging import MetricLogging
 from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
 from strl_jax.runners.stop import StopVote
+from strl_jax.types import RolloutState, TrainState
+
+
+@dataclass
+class Pending:
+    """An iteration that is dispatched and not yet logged.
+
+    Attributes:
+        result: its metrics and the time of its end, see ``on_host``.
+        vote: result of ``StopVote.cast`` after its dispatch.
+    """
+
+    iteration: int
+    result: Future
+    vote: jax.Array | None
 
 
 def on_host(metrics: Any) -> tuple[Any, float]:
@@ -32,12 +45,16 @@ class Loop:
     """Advances the states, and calls each duty when it is due.
 
     Attributes:
-        runner: an ``OnPolicyRunner``; it has the newest states at any time, and the reason of an early stop.
+        train, rollout: the states; the newest ones at any time.
+        data: constants that the algorithm's hooks read, on all devices.
         stop_request: returns the reason for this process to stop, or None.
         vote: agreement of all processes on the iteration to stop after.
+        stopped_by: reason of an early stop, or None.
     """
 
-    runner: Any
+    train: TrainState
+    rollout: RolloutState
+    data: dict
     stop_request: Callable[[], str | None]
     vote: StopVote
     clock: IterationClock
@@ -45,6 +62,7 @@ class Loop:
     evaluation: IntervalEvaluation
     saving: IntervalSaving
     time_split: TimeSplit
+    stopped_by: str | None = None
 
     def run(self, step: Callable, first: int, last: int) -> None:
         """Trains from iteration ``first`` to ``last``, or until a stop is agreed.
@@ -52,46 +70,37 @@ class Loop:
         Args:
             step: ``(train, rollout, data) -> (train, rollout, metrics)``, compiled; it takes over the states' buffers.
         """
-        runner = self.runner
-        runner.stopped_by = None
-        waiting: deque[Callable[[], None]] = deque()  # reads of iterations that are dispatched and not yet logged
+        waiting: list[Pending] = []
         self.clock.restart()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read") as reader:
             for iteration in range(first, last + 1):
-                runner.stopped_by = self.vote.result(self.stop_request())
-                if runner.stopped_by:
+                self.stopped_by = self.vote.result(self.stop_request())
+                if self.stopped_by:
                     break
-                runner.train_state, runner.rollout_state, metrics = step(
-                    runner.train_state, runner.rollout_state, runner.data
-                )
+                self.train, self.rollout, metrics = step(self.train, self.rollout, self.data)
                 vote = self.vote.cast(self.stop_request())
-                waiting.append(partial(self._read, iteration, reader.submit(on_host, metrics), vote))
+                waiting.append(Pending(iteration, reader.submit(on_host, metrics), vote))
                 saves, splits = self.saving.is_due(iteration), self.time_split.is_due(iteration)
                 pause = self.evaluation.is_due(iteration) or saves or splits
                 while len(waiting) > (0 if pause else 1):
-                    waiting.popleft()()
+                    self._read(waiting.pop(0))
                 if saves:
                     with self.clock.between_iterations("save"):
-                        self.saving.save(iteration)
+                        self.saving.save(iteration, self.train, self.rollout)
                 if splits:
                     with self.clock.between_iterations("time split"):
-                        self.time_split.measure()
-            for read in waiting:
-                read()
+                        self.time_split.measure(self.train)
+            for pending in waiting:
+                self._read(pending)
 
-    def _read(self, iteration: int, result: Future, vote: jax.Array | None) -> None:
-        """Waits for an iteration, evaluates after it if that is due, and logs it.
-
-        Args:
-            result: its metrics and the time of its end, see ``on_host``.
-            vote: result of ``StopVote.cast`` after its dispatch.
-        """
-        metrics, now = result.result()
+    def _read(self, pending: Pending) -> None:
+        """Waits for an iteration, evaluates after it if that is due, and logs it."""
+        metrics, now = pending.result.result()
         seconds = self.clock.end_iteration(now)
-        self.vote.read(vote)
-        values = self.logging.read(iteration, metrics, seconds, self.time_split.divide(seconds))
-        evaluates = self.evaluation.is_due(iteration)
+        self.vote.read(pending.vote)
+        values = self.logging.read(pending.iteration, metrics, seconds, self.time_split.divide(seconds))
+        evaluates = self.evaluation.is_due(pending.iteration)
         if evaluates:
             with self.clock.between_iterations("evaluation"):
-                values |= self.evaluation.run()
-        self.logging.write(iteration, values, always=evaluates)
+                values |= self.evaluation.run(self.train)
+        self.logging.write(pending.iteration, values, always=evaluates)

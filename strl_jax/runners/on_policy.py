@@ -19,8 +19,8 @@ from strl_jax.config.errors import reported_after
 from strl_jax.run_folder import checkpoints, layout, run_dir
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import session
-from strl_jax.runners.duties import saving
 from strl_jax.runners.duties.evaluation import evaluate
+from strl_jax.runners.duties.saving import Saver
 from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
@@ -43,7 +43,7 @@ class OnPolicyRunner:
         references: sources of ``data``.
         train_state, rollout_state: None before ``learn`` or ``load``.
         progress: counts, episode windows and best score.
-        log_dir, checkpointer: the run folder and its checkpoints, None without one.
+        log_dir, checkpointer, saver: the run folder and its checkpoints, None without one.
         stopped_by: reason of an early stop of the last ``learn``, or None.
 
     Raises:
@@ -70,6 +70,7 @@ class OnPolicyRunner:
         self.programs = Programs(self.env, self.algorithm, self.mesh, self.config, self.data)
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
+        self.saver: Saver | None = None
         self._owns_folder = False
         if log_dir is not None:
             self.open(log_dir)
@@ -85,6 +86,7 @@ class OnPolicyRunner:
         """Selects the run folder for logs and checkpoints."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
+        self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
         self._owns_folder = self.checkpointer.latest("last") is None
 
     @property
@@ -187,7 +189,7 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        return evaluate(self)
+        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
 
     def save(self, kind: str = "last") -> None:
         """Starts to save a checkpoint: ``last`` (everything, for resuming), ``numbered`` or ``best`` (the policy).
@@ -197,9 +199,9 @@ class OnPolicyRunner:
             CheckpointError: the checkpoint cannot be written.
         """
         self._need_states()
-        if self.checkpointer is None:
+        if self.saver is None:
             raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
-        saving.save(self, kind)
+        self.saver.save(kind, self.progress, self.train_state, self.rollout_state)
 
     def load(
         self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None

@@ -7,7 +7,7 @@ import jax
 
 from strl_jax.config import to_dict
 from strl_jax.runners.duties.clock import IterationClock
-from strl_jax.runners.duties.evaluation import IntervalEvaluation
+from strl_jax.runners.duties.evaluation import IntervalEvaluation, evaluate
 from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
 from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
@@ -24,7 +24,7 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
     """Trains until the iterations are done, a stop signal arrives or a writer fails, then saves.
 
     Args:
-        runner: an ``OnPolicyRunner``; it has the newest states, also after an exception.
+        runner: an ``OnPolicyRunner``; gets the states back, also after an exception.
         iterations: how many to add.
         random_lengths: start the first episodes of a new run at random ages.
         trial: an Optuna trial or None.
@@ -44,9 +44,12 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
             console.note("compiling")  # this can take minutes without any other output
             step = _compile(runner, random_lengths, first < last, console)
             loop = _make_loop(runner, (first, last), clock, console, writers, flag, trial)
-            loop.run(step, first + 1, last)
+            try:
+                loop.run(step, first + 1, last)
+            finally:
+                runner.train_state, runner.rollout_state, runner.stopped_by = loop.train, loop.rollout, loop.stopped_by
             if not runner.progress.iteration == first > 0:  # a resumed run without a new iteration is saved already
-                loop.saving.finish()
+                loop.saving.finish(loop.train, loop.rollout)
     if writers.error is not None:
         raise writers.error
     if loop.evaluation.pruned:
@@ -91,7 +94,14 @@ def _make_loop(
 ) -> Loop:
     """The loop and its duties; ``span`` is the iteration before the first and the last one."""
     (first, last), config, progress = span, runner.config.runner, runner.progress
-    evaluation = IntervalEvaluation(runner, last, trial)
+    evaluation = IntervalEvaluation(
+        lambda train: evaluate(runner.programs, runner.config.seed, train, progress),
+        progress,
+        config.eval_interval,
+        last,
+        save_best=lambda train: runner.saver and runner.saver.save("best", progress, train),
+        trial=trial,
+    )
 
     def stop_request() -> str | None:
         if writers.error is not None:
@@ -99,7 +109,9 @@ def _make_loop(
         return PRUNER if evaluation.pruned else flag.name
 
     return Loop(
-        runner,
+        runner.train_state,
+        runner.rollout_state,
+        runner.data,
         stop_request,
         StopVote(runner.mesh),
         clock,
@@ -112,6 +124,6 @@ def _make_loop(
             interval=config.log_interval,
         ),
         evaluation,
-        IntervalSaving(runner),
-        TimeSplit(runner, first),
+        IntervalSaving(runner.saver, progress, config.last_interval, config.save_interval),
+        TimeSplit(runner.programs, runner.data, progress.report, first, config.time_split),
     )

@@ -4,26 +4,21 @@ import math
 
 import pytest
 
-from strl_jax.config import Config
-from strl_jax.runners.duties import evaluation, saving
 from strl_jax.runners.duties.clock import IterationClock, is_due
+from strl_jax.runners.duties.evaluation import IntervalEvaluation
 from strl_jax.runners.duties.logging import SafeWriters
+from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.progress import Progress
 
-INTERVALS = {"last_interval": 2, "save_interval": 3, "eval_interval": 2}
 
+class Saver:
+    """Records the kind and the iteration of each save."""
 
-class Runner:
-    """A runner that saves ``last`` and evaluates every 2 iterations, saves ``numbered`` every 3, and records saves."""
+    def __init__(self):
+        self.saves, self.checkpointer = [], self
 
-    def __init__(self, monkeypatch):
-        self.saves, self.progress, self.checkpointer = [], Progress(), self
-        self.config = Config(env={"name": "probe:value"}, runner=INTERVALS)
-        for module in (saving, evaluation):
-            monkeypatch.setattr(module, "save", lambda runner, kind: runner.record(kind))
-
-    def record(self, kind):
-        self.saves.append((kind, self.progress.iteration))
+    def save(self, kind, progress, train, rollout=None):
+        self.saves.append((kind, progress.iteration))
 
     def wait(self):
         self.saves.append("wait")
@@ -34,35 +29,31 @@ def test_intervals():
     assert not any(is_due(i, 0) for i in range(1, 13))
 
 
-def test_saving_at_intervals_and_at_the_end(monkeypatch):
-    runner = Runner(monkeypatch)
-    duty = saving.IntervalSaving(runner)
-    for runner.progress.iteration in range(1, 8):
-        if duty.is_due(runner.progress.iteration):
-            duty.save(runner.progress.iteration)
-    assert runner.saves == [("last", 2), ("numbered", 3), ("last", 4), ("last", 6), ("numbered", 6)]
-    duty.finish()
-    assert runner.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
+def test_saving_at_intervals_and_at_the_end():
+    saver, progress = Saver(), Progress()
+    saving = IntervalSaving(saver, progress, last_interval=2, numbered_interval=3)
+    for progress.iteration in range(1, 8):
+        if saving.is_due(progress.iteration):
+            saving.save(progress.iteration, "train", "rollout")
+    assert saver.saves == [("last", 2), ("numbered", 3), ("last", 4), ("last", 6), ("numbered", 6)]
+    saving.finish("train", "rollout")
+    assert saver.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
 
 
-def test_without_a_run_folder_nothing_is_due(monkeypatch):
-    runner = Runner(monkeypatch)
-    runner.checkpointer = None
-    duty = saving.IntervalSaving(runner)
-    assert not duty.is_due(6)
-    duty.finish()
-    assert runner.saves == []
+def test_without_a_saver_nothing_is_due():
+    saving = IntervalSaving(None, Progress(), 1, 1)
+    assert not saving.is_due(1)
+    saving.finish("train", "rollout")
 
 
-def test_only_a_better_score_is_the_best(monkeypatch):
-    runner, scores = Runner(monkeypatch), iter([math.nan, 1.0, 1.0, math.nan, 2.0])
-    monkeypatch.setattr(evaluation, "evaluate", lambda runner: {"Eval/mean_return": next(scores)})
-    duty = evaluation.IntervalEvaluation(runner, 9)
+def test_only_a_better_score_is_the_best():
+    scores, saved, progress = iter([math.nan, 1.0, 1.0, math.nan, 2.0]), [], Progress()
+    duty = IntervalEvaluation(lambda _: {"Eval/mean_return": next(scores)}, progress, 2, 9, saved.append)
     assert [i for i in range(1, 10) if duty.is_due(i)] == [2, 4, 6, 8, 9]
-    for runner.progress.iteration in range(1, 6):
-        duty.run()
-    assert runner.saves == [("best", 2), ("best", 5)]
-    assert runner.progress.best_score == 2.0
+    for train in "abcde":
+        duty.run(train)
+    assert saved == ["b", "e"]
+    assert progress.best_score == 2.0
 
 
 def test_the_first_error_of_a_writer_is_kept_and_the_others_write():

@@ -1,64 +1,85 @@
 """Saving: the contents of a checkpoint, and the intervals."""
 
-from strl_jax.config import to_dict
+from collections.abc import Mapping
+
+from strl_jax.algorithms.base import Algorithm
+from strl_jax.config import Config, to_dict
 from strl_jax.run_folder import layout
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners.duties.clock import is_due
+from strl_jax.runners.progress import Progress
+from strl_jax.types import RolloutState, TrainState
 
 
-def save(runner, kind: str) -> None:
-    """Starts to save a checkpoint.
+class Saver:
+    """Saves checkpoints of one run.
 
     Args:
-        runner: an ``OnPolicyRunner`` with a run folder.
-        kind: ``last`` (both states, for resuming), ``numbered`` or ``best`` (the train state only).
-
-    Raises:
-        CheckpointError: it cannot be written.
+        checkpointer: of the run folder.
+        shards: number of devices.
+        references: sources of the data that the algorithm's hooks read.
     """
-    state = {"train": runner.train_state}
-    if kind == "last":
-        state["rollout"] = runner.rollout_state
-    meta = {
-        "progress": runner.progress.state(),
-        "config": to_dict(runner.config),
-        "layout": layout.layout(runner.algorithm),
-        "versions": layout.versions(),
-        "shards": runner.mesh.size,
-        "data": runner.references,
-    }
-    runner.checkpointer.save(kind, runner.progress.iteration, state, meta)
+
+    def __init__(
+        self, checkpointer: Checkpointer, algorithm: Algorithm, config: Config, shards: int, references: Mapping
+    ):
+        self.checkpointer = checkpointer
+        self._algorithm, self._config, self._shards, self._references = algorithm, config, shards, references
+
+    def save(self, kind: str, progress: Progress, train: TrainState, rollout: RolloutState | None = None) -> None:
+        """Starts to save a checkpoint.
+
+        Args:
+            kind: ``last`` (both states, for resuming), ``numbered`` or ``best`` (the train state only).
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        state = {"train": train}
+        if kind == "last":
+            state["rollout"] = rollout
+        meta = {
+            "progress": progress.state(),
+            "config": to_dict(self._config),
+            "layout": layout.layout(self._algorithm),
+            "versions": layout.versions(),
+            "shards": self._shards,
+            "data": self._references,
+        }
+        self.checkpointer.save(kind, progress.iteration, state, meta)
 
 
 class IntervalSaving:
     """Saves ``last`` and ``numbered`` checkpoints at their intervals and after the training.
 
     Args:
-        runner: an ``OnPolicyRunner``; without a run folder nothing is saved.
+        saver: None saves nothing.
+        last_interval, numbered_interval: iterations between two saves; 0: only after the training.
     """
 
-    def __init__(self, runner):
-        self._runner, settings = runner, runner.config.runner
-        self._intervals = {"last": settings.last_interval, "numbered": settings.save_interval}
+    def __init__(self, saver: Saver | None, progress: Progress, last_interval: int, numbered_interval: int):
+        self._saver, self._progress = saver, progress
+        self._intervals = {"last": last_interval, "numbered": numbered_interval}
 
     def is_due(self, iteration: int) -> bool:
         """Whether a checkpoint is saved after this iteration."""
-        return self._runner.checkpointer is not None and is_due(iteration, *self._intervals.values())
+        return self._saver is not None and is_due(iteration, *self._intervals.values())
 
-    def save(self, iteration: int) -> None:
+    def save(self, iteration: int, train: TrainState, rollout: RolloutState) -> None:
         """Saves the checkpoints that are due after this iteration."""
         for kind, interval in self._intervals.items():
             if is_due(iteration, interval):
-                save(self._runner, kind)
+                self._saver.save(kind, self._progress, train, rollout)
 
-    def finish(self) -> None:
+    def finish(self, train: TrainState, rollout: RolloutState) -> None:
         """Saves both checkpoints and waits until they are written.
 
         Raises:
             CheckpointError: one cannot be written.
         """
-        if self._runner.checkpointer is None:
+        if self._saver is None:
             return
-        with self._runner.progress.report.section("save"):
+        with self._progress.report.section("save"):
             for kind in self._intervals:
-                save(self._runner, kind)
-            self._runner.checkpointer.wait()
+                self._saver.save(kind, self._progress, train, rollout)
+            self._saver.checkpointer.wait()
