@@ -1,6 +1,6 @@
 """Checks of the attributes of a ``MutexPolicy``: each raises ``ValueError`` with one line that says what is allowed."""
 
-from strl_jax.modules.mutex_selection import COMMAND, OBSTACLE_IDS
+from strl_jax.modules.mutex_selection import COMMAND, OBSTACLE_IDS, as_range
 from strl_jax.observations import Segments
 
 SELECTIONS = ("explicit", "field", "climb")
@@ -72,9 +72,8 @@ def check_velocities(mapping: tuple, jump_down_vel: float | tuple | None, count:
 
 def check_velocity(what: str, velocity: float | tuple[float, float]):
     """The velocity is a number, or a range (low, high)."""
-    if isinstance(velocity, (int, float)):
-        return
-    if len(velocity) != 2 or velocity[0] > velocity[1]:
+    low, high = as_range(velocity)
+    if low > high:
         raise ValueError(f"{what} must be a velocity or a range (low, high) with low <= high, not {velocity}")
 
 

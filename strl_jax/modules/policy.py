@@ -137,12 +137,11 @@ class Policy(nn.Module):
 
     def embed_actor(self, flat: Array) -> Array:
         """The actor's observation ``[..., D]`` with components replaced by the latents of its encoders."""
-        return encoders.embed(self.actor_obs, flat, self.get_encoder_latent(flat)) if self.encoders else flat
+        return encoders.embed(self.actor_obs, flat, self.get_encoder_latent(flat))
 
     def encode_critic(self, flat: Array) -> Array:
         """The critic's observation ``[..., D]`` with components replaced by the latents of its encoders."""
-        latents = self.get_encoder_latent(flat, critic=True)
-        return encoders.embed(self.critic_obs, flat, latents) if latents else flat
+        return encoders.embed(self.critic_obs, flat, self.get_encoder_latent(flat, critic=True))
 
     def get_encoder_latent(self, flat: Array, critic: bool = False) -> dict[str, Array]:
         """Component -> latent ``[..., L]``.
@@ -151,11 +150,10 @@ class Policy(nn.Module):
             flat: the actor's observation ``[..., D]``, or the critic's if ``critic`` is set.
             critic: apply the critic's encoders.
         """
-        if not critic:
-            return encoders.encode(self.encoders, self.actor_encoder, self.actor_obs, flat)
-        if self.critic_encoders == "shared":
-            return encoders.encode(self.encoders, self.actor_encoder, self.critic_obs, flat)
-        return encoders.encode(self.critic_encoders, self.critic_encoder, self.critic_obs, flat)
+        stages, networks = self.encoders, self.actor_encoder
+        if critic and self.critic_encoders != "shared":
+            stages, networks = self.critic_encoders, self.critic_encoder
+        return encoders.encode(stages, networks, self.critic_obs if critic else self.actor_obs, flat)
 
     @nn.nowrap
     def initial_carry(self, batch: int, key: Array | None = None, dtype=jnp.float32) -> dict:
@@ -197,7 +195,7 @@ class Policy(nn.Module):
             if stage.replace_prob > 0:
                 mask = masks.get(name)
                 flat = estimators.substitute(stage, self.actor_obs, self.critic_obs, flat, estimates[name], mask)
-        latents = self.get_encoder_latent(flat) if self.encoders else {}
+        latents = self.get_encoder_latent(flat)
         mean, end, features = self._head(encoders.embed(self.actor_obs, flat, latents), carry, reset, random_carry)
         if self.estimator is not None and self.estimator.on_actor_memory:
             estimates["estimator"] = self.state_estimator(features)
