@@ -12,19 +12,7 @@ from strl_jax.envs.base import Env, carried
 from strl_jax.types import EnvState
 
 BATCH = 3  # environments; messages show this size of a first axis as B
-PROTOCOL = (
-    "reset",
-    "step",
-    "merge",
-    "finite",
-    "simulator",
-    "evaluated",
-    "scores",
-    "observation_shapes",
-    "action_size",
-    "dt",
-    "episode_length",
-)
+PROTOCOL = (*(name for name in vars(Env) if not name.startswith("_")), *Env.__annotations__)
 
 
 class ContractError(ValueError):
@@ -65,7 +53,9 @@ def _check_attributes(env: Env) -> None:
     if missing:
         raise ContractError(f"it has no {', '.join(missing)}; it must be a strl_jax.envs.base.Env")
     for name in ("action_size", "episode_length"):
-        _check_count(name, getattr(env, name))
+        value = getattr(env, name)
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+            raise ContractError(f"{name} is {value!r}; it must be an integer >= 1")
     if isinstance(env.dt, bool) or not isinstance(env.dt, numbers.Real) or not 0 < env.dt < math.inf:
         raise ContractError(f"dt is {env.dt!r}; it must be a number of seconds above 0")
     shapes = env.observation_shapes
@@ -75,11 +65,6 @@ def _check_attributes(env: Env) -> None:
         sizes = shape if isinstance(shape, tuple | list) else [None]
         if not all(type(size) is int and size > 0 for size in sizes):
             raise ContractError(f"observation_shapes[{name!r}] is {shape!r}; it must be a tuple of integers >= 1")
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ContractError(f"{name} is {value!r}; it must be an integer >= 1")
 
 
 def _check_state(function: str, state: Any) -> None:
