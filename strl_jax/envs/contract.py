@@ -111,13 +111,12 @@ def _check_first_axis(what: str, value: Any) -> None:
 def _check_equal_structure(what: str, before: Any, after: Any, reference: str) -> None:
     """The loop over the steps carries the tree, so its structure, shapes and dtypes must not change."""
     first, second = _paths(before), _paths(after)
-    different = dict(first).keys() ^ dict(second).keys()
-    if different or jax.tree.structure(before) != jax.tree.structure(after):
-        path = min(different, default="")
-        now, then = ("absent", "present") if path in dict(first) else ("present", "absent")
-        text = f"{path} is {now}" if path else f" is {jax.tree.structure(after)}"
-        then = then if path else jax.tree.structure(before)
-        raise ContractError(f"{what}{text}; {reference} {then}; they must be equal")
+    now, then = jax.tree.structure(after), jax.tree.structure(before)
+    if now != then:
+        path = min(dict(first).keys() ^ dict(second).keys(), default="")
+        if path:
+            now, then = ("absent", "present") if path in dict(first) else ("present", "absent")
+        raise ContractError(f"{what}{path} is {now}; {reference} {then}; they must be equal")
     for (path, old), (_, new) in zip(first, second, strict=True):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             raise ContractError(f"{what}{path} is {_text(new)}; {reference} {_text(old)}; they must be equal")

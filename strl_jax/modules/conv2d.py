@@ -65,11 +65,6 @@ class Layer(NamedTuple):
     padding: tuple[int, int]
     pool: tuple[int, int]
 
-    def output_shape(self, h: int, w: int) -> tuple[int, int]:
-        """Height and width after the convolution and the max-pool."""
-        h, w = conv2d_output_shape(h, w, self.kernel, self.stride, self.padding)
-        return conv2d_output_shape(h, w, self.pool, self.pool)
-
 
 class BatchNorm2d(nn.Module):
     """torch's ``BatchNorm2d`` in evaluation mode, with the channels in the last axis.
@@ -165,7 +160,8 @@ class Conv2dModel(nn.Module):
             ValueError: the output has no pixels.
         """
         for layer in self.layers():
-            h, w = layer.output_shape(h, w)
+            h, w = conv2d_output_shape(h, w, layer.kernel, layer.stride, layer.padding)
+            h, w = conv2d_output_shape(h, w, layer.pool, layer.pool)
         return h, w
 
     @nn.nowrap
@@ -197,26 +193,16 @@ class Conv2dModel(nn.Module):
         return jnp.moveaxis(x, -1, -3)
 
 
-class Conv2dHeadModel(nn.Module):
+class Conv2dHeadModel(Conv2dModel):
     """st_rl's ``Conv2dHeadModel``: a ``Conv2dModel`` and an ``mlp_model`` on its flattened output.
 
     Attributes:
-        channels, kernel_sizes, strides: see ``Conv2dModel``.
-        hidden_sizes, output_size: see ``mlp_model``.
-        paddings, nonlinearity, use_maxpool, normlayer, initialization: see
-            ``Conv2dModel``. st_rl ignores ``normlayer`` here.
+        hidden_sizes, output_size: see ``mlp_model``; the others are those of ``Conv2dModel``. st_rl ignores
+            ``normlayer`` here.
     """
 
-    channels: Sequence[int]
-    kernel_sizes: Sequence[Size]
-    strides: Sequence[Size]
-    hidden_sizes: Sequence[int] | int | None
+    hidden_sizes: Sequence[int] | int | None = None
     output_size: int | None = None
-    paddings: Sequence[Size] | None = None
-    nonlinearity: str = "ReLU"
-    use_maxpool: bool = False
-    normlayer: str | None = None
-    initialization: str = "torch"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

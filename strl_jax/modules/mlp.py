@@ -59,10 +59,9 @@ def get_activation(name: str) -> Callable[[Array], Array]:
         ValueError: the name is unknown; the message lists the known names.
     """
     known = ACTIVATIONS | TORCH_ACTIVATIONS
-    try:
-        return known[name.lower()]
-    except KeyError:
-        raise ValueError(f"unknown activation {name!r}; known: {', '.join(known)}") from None
+    if name.lower() not in known:
+        raise ValueError(f"unknown activation {name!r}; known: {', '.join(known)}")
+    return known[name.lower()]
 
 
 class MLP(nn.Module):
