@@ -66,11 +66,12 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
     limits = _torque_limits(original, joints, config)
     model = mjcf.compiled(_simplified(spec, config, sim, own_planes), config.path)
     ground = np.flatnonzero(model.geom_contype)
+    masks = model.geom_contype[ground] if own_planes else []
     ranges = np.where(model.jnt_limited[joints, None] > 0, model.jnt_range[joints], [-np.inf, np.inf])
     return Robot(
         model=model,
         ground=ground,
-        touching=_geoms_of_planes(model, ground) if own_planes else np.zeros(0, int),
+        touching=np.array([np.flatnonzero(model.geom_conaffinity == mask)[0] for mask in masks], int),
         base=_index(model, BODY, config.base, "base"),
         feet=_feet(model, config),
         qpos=model.jnt_qposadr[joints],
@@ -119,11 +120,6 @@ def _touches_ground(geom: mujoco.MjsGeom, config: RobotConfig) -> bool:
     primitive = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX)
     other = config.collide and geom.type in primitive and geom.parent.name != "world"
     return geom.name in config.feet or (other and (geom.contype > 0 or geom.conaffinity > 0))
-
-
-def _geoms_of_planes(model: mujoco.MjModel, ground: np.ndarray) -> np.ndarray:
-    """The geom index that belongs to each plane."""
-    return np.array([np.flatnonzero(model.geom_conaffinity == mask)[0] for mask in model.geom_contype[ground]])
 
 
 def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
@@ -221,9 +217,8 @@ def _defaults(config: RobotConfig, lower: np.ndarray, upper: np.ndarray) -> np.n
 def _index(model: mujoco.MjModel, kind: mujoco.mjtObj, name: str, key: str) -> int:
     index = mujoco.mj_name2id(model, kind, name)
     if index < 0:
-        word = {GEOM: "geom", BODY: "body", JOINT: "joint"}[kind]
         known = ", ".join(name for name in _names(model, kind) if name) or "none with a name"
-        raise ValueError(f"robot.{key}: the model has no {word} {name!r}; it has {known}")
+        raise ValueError(f"robot.{key}: the model has no {mujoco.mju_type2Str(kind)} {name!r}; it has {known}")
     return index
 
 
