@@ -32,8 +32,7 @@ def check(env: Env) -> None:
     _check_state("reset", fresh)
     start = jax.eval_shape(carried, fresh)
     _check_observation("reset", env, start)
-    for path, leaf in _paths(start.physics):
-        _check_first_axis(f"reset: physics{path}", leaf)
+    _check_first_axis("reset: physics", start.physics)
 
     after = jax.eval_shape(env.step, start, jax.ShapeDtypeStruct((BATCH, env.action_size), jnp.float32))
     _check_state("step", after)
@@ -90,8 +89,7 @@ def _check_step(state: EnvState) -> None:
         _check_shape(f"step: {name}", getattr(state, name), (BATCH,), _NUMBERS, "bool or number")
     for name, value in state.metrics.items():
         _check_shape(f"step: metrics[{name!r}]", value, (BATCH,), _NUMBERS, "number")
-    for path, leaf in _paths(state.extras):
-        _check_first_axis(f"step: extras{path}", leaf)
+    _check_first_axis("step: extras", state.extras)
 
 
 _NUMBERS = (jnp.floating, jnp.integer, jnp.bool_)
@@ -103,9 +101,10 @@ def _check_shape(what: str, value: Any, shape: tuple, kinds: tuple, kind: str) -
         raise ContractError(f"{what} is {_text(value)}; it must be {kind}{_sizes(shape)}")
 
 
-def _check_first_axis(what: str, value: Any) -> None:
-    if value.shape[:1] != (BATCH,):
-        raise ContractError(f"{what} is {_text(value)}; its first axis must be the environments, [B, ...]")
+def _check_first_axis(what: str, tree: Any) -> None:
+    for path, leaf in _paths(tree):
+        if leaf.shape[:1] != (BATCH,):
+            raise ContractError(f"{what}{path} is {_text(leaf)}; its first axis must be the environments, [B, ...]")
 
 
 def _check_equal_structure(what: str, before: Any, after: Any, reference: str) -> None:

@@ -149,14 +149,12 @@ class LeggedEnv(Env):
         new = where(done, self.ground.move_to_next_field(old, fresh.physics), old)
         level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
         longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
-        new = new.replace(
-            command_level=jnp.where(done, level, old.command_level),
-            limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
-        )
         # Several environments can take the same fresh state, so each draws from the key of its own state.
         keys = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, 3), 3), out_axes=1)(old.key)
         variation = self._draw_variation(keys[2]) if self.config.domain_rand.each_episode else old.variation
         new = new.replace(
+            command_level=jnp.where(done, level, old.command_level),
+            limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
             key=where(done, keys[0], old.key),
             command=where(done, commands.draw(keys[1]), old.command),
             variation=where(done, variation, old.variation),

@@ -1,6 +1,6 @@
 """The MuJoCo model of a legged robot: the package's quadruped, or another MJCF file and the names of its parts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -129,8 +129,7 @@ def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
         raise ValueError(
             f"robot.base: {config.base} is not allowed; its joint must be the model's first and a free joint"
         )
-    joints = np.array([_index(model, JOINT, name, "joints") for name in config.joints])
-    _check_once(config.joints, "joints")
+    joints = _indices(model, JOINT, config.joints, "joints")
     for name, joint in zip(config.joints, joints, strict=True):
         if model.jnt_type[joint] != mujoco.mjtJoint.mjJNT_HINGE:
             raise ValueError(f"robot.joints: {name} is not allowed; it must be a hinge joint")
@@ -173,13 +172,11 @@ def _per_joint(value: float | Mapping[str, float], joints: Iterable[str], key: s
     return np.array(numbers, np.float64)
 
 
-def _geoms(model: mujoco.MjModel, bodies: Iterable[str], key: str, feet: Iterable[str]) -> tuple[np.ndarray, ...]:
+def _geoms(model: mujoco.MjModel, bodies: Sequence[str], key: str, feet: Sequence[str]) -> tuple[np.ndarray, ...]:
     """The geom indices of each body, without feet."""
     excluded = [_index(model, GEOM, name, "feet") for name in feet]
-    _check_once(bodies, key)
     groups = []
-    for name in bodies:
-        body = _index(model, BODY, name, key)
+    for name, body in zip(bodies, _indices(model, BODY, bodies, key), strict=True):
         if body == 0:
             raise ValueError(f"robot.{key}: {name} is not part of the robot")
         groups.append(np.setdiff1d(np.flatnonzero(model.geom_bodyid == body), excluded))
@@ -190,17 +187,18 @@ def _geoms(model: mujoco.MjModel, bodies: Iterable[str], key: str, feet: Iterabl
 
 def _feet(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
     """Geom indices [F]."""
-    _check_once(config.feet, "feet")
-    feet = np.array([_index(model, GEOM, name, "feet") for name in config.feet])
+    feet = _indices(model, GEOM, config.feet, "feet")
     for name in np.array(config.feet)[model.geom_bodyid[feet] == 0]:
         raise ValueError(f"robot.feet: {name} is not part of the robot")
     return feet
 
 
-def _check_once(names: Iterable[str], key: str) -> None:
+def _indices(model: mujoco.MjModel, kind: mujoco.mjtObj, names: Sequence[str], key: str) -> np.ndarray:
+    """The index of each name. Raises ``ValueError`` for a name that is unknown or is listed twice."""
     for name in names:
-        if list(names).count(name) > 1:
+        if names.count(name) > 1:
             raise ValueError(f"robot.{key}: {name} is listed twice")
+    return np.array([_index(model, kind, name, key) for name in names])
 
 
 def _defaults(config: RobotConfig, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
