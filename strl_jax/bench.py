@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import jax
-from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from strl_jax import config as config_module
@@ -113,31 +112,24 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> 
     }
 
 
-def make_physics(reset: Callable, step: Callable, action_size: int, num_steps: int, mesh: Mesh):
-    """Programs of the simulator alone under uniform random actions.
+def time_physics(runner: OnPolicyRunner, repeats: int) -> float:
+    """Median seconds of an iteration's steps in the simulator alone, two iterations after its reset.
 
-    Returns:
-        ``key[B] -> state`` and ``(state, key) -> state`` after ``num_steps`` steps.
+    The actions are uniform in [-1, 1].
     """
+    env, config = runner.env.env, runner.config
+    reset, step = env.simulator()
 
-    def run(state, key):
+    def steps(state, key):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-        batch = jax.tree.leaves(state)[0].shape[0]
-        actions = jax.random.uniform(key, (num_steps, batch, action_size), minval=-1.0, maxval=1.0)
+        shape = (config.runner.num_steps_per_env, config.env.num_envs // runner.mesh.size, env.action_size)
+        actions = jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
         return jax.lax.scan(lambda state, action: (step(state, action), None), state, actions)[0]
 
-    return (
-        shard_jit(reset, mesh, in_specs=P(AXIS), out_specs=P(AXIS)),
-        shard_jit(run, mesh, in_specs=(P(AXIS), P()), out_specs=P(AXIS)),
-    )
-
-
-def time_physics(runner: OnPolicyRunner, repeats: int) -> float:
-    """Median seconds of an iteration's steps in the simulator alone, two iterations after its reset."""
-    env, config = runner.env.env, runner.config
-    reset, run = make_physics(*env.simulator(), env.action_size, config.runner.num_steps_per_env, runner.mesh)
+    run = shard_jit(steps, runner.mesh, in_specs=(P(AXIS), P()), out_specs=P(AXIS))
     key = jax.random.key(config.seed)
-    state = reset(jax.random.split(key, config.env.num_envs))
+    keys = jax.random.split(key, config.env.num_envs)
+    state = shard_jit(reset, runner.mesh, in_specs=P(AXIS), out_specs=P(AXIS))(keys)
     for index in range(2):
         state = jax.block_until_ready(run(state, jax.random.fold_in(key, index)))
     return _time_chain(lambda: (run(state, key),), (), repeats)[0]
@@ -153,11 +145,7 @@ def _time_parts(runner: OnPolicyRunner, train, rollout, repeats: int) -> dict[st
     arguments = (steps, rollout.memory, runner.data, key)
     train = jax.block_until_ready(update(train, *arguments))[0]
     update_seconds, _ = _time_chain(lambda state: update(state, *arguments), (train,), repeats)
-    return {
-        "physics_only": time_physics(runner, repeats),
-        "collect": collect_seconds,
-        "update": update_seconds,
-    }
+    return {"physics_only": time_physics(runner, repeats), "collect": collect_seconds, "update": update_seconds}
 
 
 def _report(runner: OnPolicyRunner, seconds: dict[str, float]) -> dict:

@@ -91,7 +91,11 @@ def _run(arguments: argparse.Namespace) -> int:
     requested = launch.RequestedCheckpoint(arguments)
     env = environment.make_env(config.env)
     lines += _check(config, env, arguments)
-    library = _find_gl() if arguments.video is not None else None
+    library = None
+    if arguments.video is not None:
+        from strl_jax.viewer import video  # imports MuJoCo
+
+        library = video.find_gl()
     launch.print_lines("warning", *lines)
     launch.use_compilation_cache()
     candidates = requested.candidates()
@@ -118,12 +122,6 @@ def _check(config: Config, env: Env, arguments: argparse.Namespace) -> list[str]
     return [f"--command: {line}" for line in table.outside(arguments.command, env.config.commands)]
 
 
-def _find_gl() -> str:
-    from strl_jax.viewer import video  # imports MuJoCo
-
-    return video.find_gl()
-
-
 def _play(trained: Trained, arguments: argparse.Namespace) -> tuple[Roll, dict]:
     """Runs the episodes and prints the results. Returns the episodes, and all numbers as JSON."""
     seed = trained.config.seed if arguments.seed is None else arguments.seed
@@ -137,7 +135,7 @@ def _play(trained: Trained, arguments: argparse.Namespace) -> tuple[Roll, dict]:
     roll = make_roll(trained.env, trained.algorithm, count)(*policy, commands)
     units = table.UNITS if can_record(trained.env.env) else {}  # units of other environments are not known
     console.print(table.of_policy(roll.numbers, units))
-    results["evaluation"] = table.numbers_of(roll.numbers)
+    results["evaluation"] = {name: table.known(value) for name, value in roll.numbers.items()}
     if arguments.table:
         each = table.grid(trained.env.env.config.commands)
         many = max(1, count // len(each))
@@ -153,13 +151,13 @@ def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], l
     roll, results = played
     env, trace = trained.env.env, roll.trace
     if "--out" in paths:
-        _write(paths["--out"], lambda path: path.write_text(json.dumps(results, indent=1) + "\n"))
+        outputs.write(paths["--out"], lambda path: path.write_text(json.dumps(results, indent=1) + "\n"))
     if "--plot" in paths:
         from strl_jax.viewer import plot
 
         names = (env.config.robot.joints, env.config.robot.feet) if can_record(env) else ((), ())
         form = paths["--plot"].suffix.lower().removeprefix(".")
-        _write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
+        outputs.write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
     if "--html" not in paths and "--video" not in paths:
         return
     from strl_jax.viewer import page, scene, video  # import MuJoCo
@@ -168,14 +166,9 @@ def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], l
     title = f"{trained.config.env.name}, {trained.kind} checkpoint of iteration {trained.iteration}"
     if "--html" in paths:
         text = page.build(model, trace, env.dt, title)
-        _write(paths["--html"], lambda path: path.write_text(text))
+        outputs.write(paths["--html"], lambda path: path.write_text(text))
     if "--video" in paths:
-        _write(paths["--video"], partial(video.make, library=library, model=model, trace=trace, dt=env.dt))
-
-
-def _write(path: Path, make: Callable[[Path], None]) -> None:
-    outputs.write(path, make)
-    print(path)
+        outputs.write(paths["--video"], partial(video.make, library=library, model=model, trace=trace, dt=env.dt))
 
 
 if __name__ == "__main__":

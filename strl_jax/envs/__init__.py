@@ -6,7 +6,7 @@
 - ``probe/``: tiny environments whose exact solution is known, to test a learner.
 - ``precision``: ``exact``, float32 matrix products for simulators.
 - ``live_leaves``: the part of a simulator's state that must be kept from step to step.
-- ``simulator_env``, ``simulator_errors``: what the adapters ``brax`` (``BraxEnv``) and ``playground``
+- ``simulator_env``: what the adapters ``brax`` (``BraxEnv``) and ``playground``
   (``PlaygroundEnv``) share.
 - ``legged/``: legged robots on flat ground or a terrain, on MJX; start with ``env`` (``LeggedEnv``).
 

@@ -80,10 +80,13 @@ def carried(state: EnvState) -> EnvState:
 
 
 def where(condition: Array, chosen, other):
-    """Tree with ``chosen`` where ``condition[B]``, otherwise ``other``; leaves ``[B, ...]``, PRNG keys too."""
+    """Tree with ``chosen`` where ``condition[B]``, otherwise ``other``; leaves ``[B, ...]``, PRNG keys too.
+
+    The condition can have several axes; they are the first axes of all leaves.
+    """
 
     def pick(a, b):
-        return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
+        return jnp.where(jax.lax.expand_dims(condition, range(condition.ndim, a.ndim)), a, b)
 
     return jax.tree.map(pick, chosen, other)
 

@@ -9,8 +9,7 @@ from brax import envs
 
 from strl_jax.envs.live_leaves import LiveLeaves
 from strl_jax.envs.precision import exact
-from strl_jax.envs.simulator_env import SimulatorEnv
-from strl_jax.envs.simulator_errors import as_value_error
+from strl_jax.envs.simulator_env import SimulatorEnv, as_value_error
 from strl_jax.types import Array
 
 
@@ -49,13 +48,12 @@ class BraxEnv(SimulatorEnv):
             shapes = jax.eval_shape(self._reset, jax.random.key(0))
             self.action_size = self._env.action_size
             self.dt = float(self._env.dt)
+            action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
+            self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
         self.episode_length = 1000
         self._sizes = _check_sizes(components, shapes.obs)
         named = jax.eval_shape(self._components, shapes.obs)  # sorted by name
         self.observation_shapes = {key: named[key].shape for key in self._sizes or named}
-        action = jax.ShapeDtypeStruct((self.action_size,), jnp.float32)
-        with as_value_error(f"Brax environment {name!r} on {backend!r}"):
-            self._leaves = LiveLeaves(self._step_with_outputs, shapes, action)
 
     @property
     def mj_model(self):

@@ -12,19 +12,7 @@ from strl_jax.envs.base import Env, carried
 from strl_jax.types import EnvState
 
 BATCH = 3  # environments; messages show this size of a first axis as B
-PROTOCOL = (
-    "reset",
-    "step",
-    "merge",
-    "finite",
-    "simulator",
-    "evaluated",
-    "scores",
-    "observation_shapes",
-    "action_size",
-    "dt",
-    "episode_length",
-)
+PROTOCOL = (*(name for name in vars(Env) if not name.startswith("_")), *Env.__annotations__)
 
 
 class ContractError(ValueError):
@@ -44,8 +32,7 @@ def check(env: Env) -> None:
     _check_state("reset", fresh)
     start = jax.eval_shape(carried, fresh)
     _check_observation("reset", env, start)
-    for path, leaf in _paths(start.physics):
-        _check_first_axis(f"reset: physics{path}", leaf)
+    _check_first_axis("reset: physics", start.physics)
 
     after = jax.eval_shape(env.step, start, jax.ShapeDtypeStruct((BATCH, env.action_size), jnp.float32))
     _check_state("step", after)
@@ -65,7 +52,9 @@ def _check_attributes(env: Env) -> None:
     if missing:
         raise ContractError(f"it has no {', '.join(missing)}; it must be a strl_jax.envs.base.Env")
     for name in ("action_size", "episode_length"):
-        _check_count(name, getattr(env, name))
+        value = getattr(env, name)
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+            raise ContractError(f"{name} is {value!r}; it must be an integer >= 1")
     if isinstance(env.dt, bool) or not isinstance(env.dt, numbers.Real) or not 0 < env.dt < math.inf:
         raise ContractError(f"dt is {env.dt!r}; it must be a number of seconds above 0")
     shapes = env.observation_shapes
@@ -75,11 +64,6 @@ def _check_attributes(env: Env) -> None:
         sizes = shape if isinstance(shape, tuple | list) else [None]
         if not all(type(size) is int and size > 0 for size in sizes):
             raise ContractError(f"observation_shapes[{name!r}] is {shape!r}; it must be a tuple of integers >= 1")
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ContractError(f"{name} is {value!r}; it must be an integer >= 1")
 
 
 def _check_state(function: str, state: Any) -> None:
@@ -105,8 +89,7 @@ def _check_step(state: EnvState) -> None:
         _check_shape(f"step: {name}", getattr(state, name), (BATCH,), _NUMBERS, "bool or number")
     for name, value in state.metrics.items():
         _check_shape(f"step: metrics[{name!r}]", value, (BATCH,), _NUMBERS, "number")
-    for path, leaf in _paths(state.extras):
-        _check_first_axis(f"step: extras{path}", leaf)
+    _check_first_axis("step: extras", state.extras)
 
 
 _NUMBERS = (jnp.floating, jnp.integer, jnp.bool_)
@@ -118,21 +101,21 @@ def _check_shape(what: str, value: Any, shape: tuple, kinds: tuple, kind: str) -
         raise ContractError(f"{what} is {_text(value)}; it must be {kind}{_sizes(shape)}")
 
 
-def _check_first_axis(what: str, value: Any) -> None:
-    if value.shape[:1] != (BATCH,):
-        raise ContractError(f"{what} is {_text(value)}; its first axis must be the environments, [B, ...]")
+def _check_first_axis(what: str, tree: Any) -> None:
+    for path, leaf in _paths(tree):
+        if leaf.shape[:1] != (BATCH,):
+            raise ContractError(f"{what}{path} is {_text(leaf)}; its first axis must be the environments, [B, ...]")
 
 
 def _check_equal_structure(what: str, before: Any, after: Any, reference: str) -> None:
     """The loop over the steps carries the tree, so its structure, shapes and dtypes must not change."""
     first, second = _paths(before), _paths(after)
-    different = dict(first).keys() ^ dict(second).keys()
-    if different or jax.tree.structure(before) != jax.tree.structure(after):
-        path = min(different, default="")
-        now, then = ("absent", "present") if path in dict(first) else ("present", "absent")
-        text = f"{path} is {now}" if path else f" is {jax.tree.structure(after)}"
-        then = then if path else jax.tree.structure(before)
-        raise ContractError(f"{what}{text}; {reference} {then}; they must be equal")
+    now, then = jax.tree.structure(after), jax.tree.structure(before)
+    if now != then:
+        path = min(dict(first).keys() ^ dict(second).keys(), default="")
+        if path:
+            now, then = ("absent", "present") if path in dict(first) else ("present", "absent")
+        raise ContractError(f"{what}{path} is {now}; {reference} {then}; they must be equal")
     for (path, old), (_, new) in zip(first, second, strict=True):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             raise ContractError(f"{what}{path} is {_text(new)}; {reference} {_text(old)}; they must be equal")

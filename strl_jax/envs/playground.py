@@ -19,8 +19,7 @@ from mujoco_playground._src import mjx_env
 
 from strl_jax.envs.live_leaves import LiveLeaves
 from strl_jax.envs.precision import exact
-from strl_jax.envs.simulator_env import SimulatorEnv
-from strl_jax.envs.simulator_errors import as_value_error
+from strl_jax.envs.simulator_env import SimulatorEnv, as_value_error
 from strl_jax.types import Array, EnvState
 
 

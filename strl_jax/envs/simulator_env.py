@@ -1,7 +1,8 @@
-"""The base class of the adapters for Brax and MuJoCo Playground, whose states have the same form."""
+"""The base class of the adapters for Brax and MuJoCo Playground, and the conversion of the errors of simulators."""
 
+import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -72,3 +73,17 @@ class SimulatorEnv(Env):
             metrics=dict(state.metrics),
             extras={},
         )
+
+
+@contextlib.contextmanager
+def as_value_error(environment: str) -> Iterator[None]:
+    """Converts every exception of the block to a ``ValueError`` of one line that names the environment.
+
+    It accepts every type of exception, because a simulator may not work with the installed version
+    of JAX, and it may not check its arguments.
+    """
+    try:
+        yield
+    except Exception as error:
+        message = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"{environment} does not work: {type(error).__name__}: {message}") from error

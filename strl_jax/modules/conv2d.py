@@ -1,5 +1,6 @@
 """Convolutional networks for images, with an optional MLP head."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from strl_jax.modules.initializers import torch_uniform
+from strl_jax.modules.initializers import initializers
 from strl_jax.modules.mlp import get_activation, mlp_model
 from strl_jax.types import Array
 
@@ -15,6 +16,7 @@ Size = int | Sequence[int]  # one number for height and width, or a pair (height
 
 NORM_LAYERS = (None, "BatchNorm2d", "InstanceNorm2d")
 EPS = 1e-5
+CONVOLUTIONS = ("channels", "kernel_sizes", "strides", "paddings", "use_maxpool", "normlayer")  # of Conv2dModel
 
 
 def _pair(value: Size) -> tuple[int, int]:
@@ -62,22 +64,6 @@ class Layer(NamedTuple):
     stride: tuple[int, int]
     padding: tuple[int, int]
     pool: tuple[int, int]
-
-    def output_shape(self, h: int, w: int) -> tuple[int, int]:
-        """Height and width after the convolution and the max-pool."""
-        h, w = conv2d_output_shape(h, w, self.kernel, self.stride, self.padding)
-        return conv2d_output_shape(h, w, self.pool, self.pool)
-
-
-def _convolution(layer: Layer, in_channels: int, initialization: str, name: str) -> nn.Conv:
-    """A convolution of images ``[..., H, W, C]``; its kernel is ``[kh, kw, in, out]``."""
-    padding = [(size, size) for size in layer.padding]
-    if initialization == "torch":
-        init = torch_uniform(in_channels * layer.kernel[0] * layer.kernel[1])
-        inits = {"kernel_init": init, "bias_init": init}
-    else:
-        inits = {"kernel_init": nn.initializers.orthogonal(2**0.5)}
-    return nn.Conv(layer.channels, layer.kernel, layer.stride, padding, **inits, name=name)
 
 
 class BatchNorm2d(nn.Module):
@@ -174,7 +160,8 @@ class Conv2dModel(nn.Module):
             ValueError: the output has no pixels.
         """
         for layer in self.layers():
-            h, w = layer.output_shape(h, w)
+            h, w = conv2d_output_shape(h, w, layer.kernel, layer.stride, layer.padding)
+            h, w = conv2d_output_shape(h, w, layer.pool, layer.pool)
         return h, w
 
     @nn.nowrap
@@ -193,7 +180,9 @@ class Conv2dModel(nn.Module):
         self.conv_out_resolution(*x.shape[-2:])
         x = jnp.moveaxis(x, -3, -1)
         for index, layer in enumerate(self.layers()):
-            x = _convolution(layer, x.shape[-1], self.initialization, f"conv_{index}")(x)
+            inits = initializers(self.initialization, x.shape[-1] * math.prod(layer.kernel))
+            padding = [(size, size) for size in layer.padding]
+            x = nn.Conv(layer.channels, layer.kernel, layer.stride, padding, **inits, name=f"conv_{index}")(x)
             if self.normlayer == "BatchNorm2d":
                 x = BatchNorm2d(name=f"norm_{index}")(x)
             elif self.normlayer == "InstanceNorm2d":
@@ -204,26 +193,16 @@ class Conv2dModel(nn.Module):
         return jnp.moveaxis(x, -1, -3)
 
 
-class Conv2dHeadModel(nn.Module):
+class Conv2dHeadModel(Conv2dModel):
     """st_rl's ``Conv2dHeadModel``: a ``Conv2dModel`` and an ``mlp_model`` on its flattened output.
 
     Attributes:
-        channels, kernel_sizes, strides: see ``Conv2dModel``.
-        hidden_sizes, output_size: see ``mlp_model``.
-        paddings, nonlinearity, use_maxpool, normlayer, initialization: see
-            ``Conv2dModel``. st_rl ignores ``normlayer`` here.
+        hidden_sizes, output_size: see ``mlp_model``; the others are those of ``Conv2dModel``. st_rl ignores
+            ``normlayer`` here.
     """
 
-    channels: Sequence[int]
-    kernel_sizes: Sequence[Size]
-    strides: Sequence[Size]
-    hidden_sizes: Sequence[int] | int | None
+    hidden_sizes: Sequence[int] | int | None = None
     output_size: int | None = None
-    paddings: Sequence[Size] | None = None
-    nonlinearity: str = "ReLU"
-    use_maxpool: bool = False
-    normlayer: str | None = None
-    initialization: str = "torch"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -232,17 +211,7 @@ class Conv2dHeadModel(nn.Module):
         Raises:
             ValueError: see ``Conv2dModel`` and ``mlp_model``.
         """
-        convolutions = Conv2dModel(
-            self.channels,
-            self.kernel_sizes,
-            self.strides,
-            self.paddings,
-            self.nonlinearity,
-            self.use_maxpool,
-            self.normlayer,
-            self.initialization,
-            name="conv",
-        )
-        head = mlp_model(self.hidden_sizes, self.output_size, self.nonlinearity, self.initialization, name="head")
-        x = convolutions(x)
-        return head(jax.lax.collapse(x, x.ndim - 3))
+        settings = {"nonlinearity": self.nonlinearity, "initialization": self.initialization}
+        x = Conv2dModel(**{name: getattr(self, name) for name in CONVOLUTIONS}, **settings, name="conv")(x)
+        x = jax.lax.collapse(x, x.ndim - 3)
+        return mlp_model(self.hidden_sizes, self.output_size, **settings, name="head")(x)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 from flax import linen as nn
 
-from strl_jax.modules.conv2d import Conv2dHeadModel
+from strl_jax.modules.conv2d import CONVOLUTIONS, Conv2dHeadModel
 from strl_jax.modules.mlp import mlp_model
 from strl_jax.modules.stages import EncoderStage
 from strl_jax.observations import Segments
@@ -14,22 +14,15 @@ from strl_jax.types import Array
 
 def make_encoder(stage: EncoderStage, initialization: str = "torch") -> nn.Module:
     """The encoder's network: convolutions with an MLP head for images ``[..., C, H, W]``, otherwise an MLP."""
-    hidden = stage.hidden_sizes if stage.linear else (*stage.hidden_sizes, stage.latent_size)
-    output = stage.latent_size if stage.linear else None
+    settings = {
+        "hidden_sizes": stage.hidden_sizes if stage.linear else (*stage.hidden_sizes, stage.latent_size),
+        "output_size": stage.latent_size if stage.linear else None,
+        "nonlinearity": stage.nonlinearity,
+        "initialization": initialization,
+    }
     if not stage.channels:
-        return mlp_model(hidden, output, stage.nonlinearity, initialization)
-    return Conv2dHeadModel(
-        channels=stage.channels,
-        kernel_sizes=stage.kernel_sizes,
-        strides=stage.strides,
-        paddings=stage.paddings,
-        nonlinearity=stage.nonlinearity,
-        use_maxpool=stage.use_maxpool,
-        normlayer=stage.normlayer,
-        hidden_sizes=hidden,
-        output_size=output,
-        initialization=initialization,
-    )
+        return mlp_model(**settings)
+    return Conv2dHeadModel(**{name: getattr(stage, name) for name in CONVOLUTIONS}, **settings)
 
 
 def encode(

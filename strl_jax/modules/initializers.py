@@ -16,17 +16,14 @@ def torch_uniform(fan_in: int) -> Initializer:
     return init
 
 
-def dense(features: int, fan_in: int, kind: str, name: str) -> nn.Dense:
-    """A linear layer.
+def initializers(kind: str, fan_in: int) -> dict[str, Initializer]:
+    """The arguments ``kernel_init`` and ``bias_init`` of a Flax layer.
 
     Args:
-        features: output size.
-        fan_in: input size.
         kind: ``torch`` (weights and biases from ``torch_uniform``) or
             ``orthogonal`` (gain sqrt(2), biases 0).
-        name: name of the submodule.
+        fan_in: number of inputs of each output.
     """
     if kind == "torch":
-        init = torch_uniform(fan_in)
-        return nn.Dense(features, kernel_init=init, bias_init=init, name=name)
-    return nn.Dense(features, kernel_init=nn.initializers.orthogonal(2**0.5), name=name)
+        return dict.fromkeys(("kernel_init", "bias_init"), torch_uniform(fan_in))
+    return {"kernel_init": nn.initializers.orthogonal(2**0.5)}

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from strl_jax.modules.initializers import dense
+from strl_jax.modules.initializers import initializers
 from strl_jax.types import Array
 
 
@@ -59,10 +59,9 @@ def get_activation(name: str) -> Callable[[Array], Array]:
         ValueError: the name is unknown; the message lists the known names.
     """
     known = ACTIVATIONS | TORCH_ACTIVATIONS
-    try:
-        return known[name.lower()]
-    except KeyError:
-        raise ValueError(f"unknown activation {name!r}; known: {', '.join(known)}") from None
+    if name.lower() not in known:
+        raise ValueError(f"unknown activation {name!r}; known: {', '.join(known)}")
+    return known[name.lower()]
 
 
 class MLP(nn.Module):
@@ -85,10 +84,11 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """``[..., input]`` to ``[..., output_dim]``."""
-        for index, size in enumerate(self.hidden_dims):
-            x = get_activation(self.activation)(dense(size, x.shape[-1], self.initialization, f"layer_{index}")(x))
-        x = dense(self.output_dim, x.shape[-1], self.initialization, f"layer_{len(self.hidden_dims)}")(x)
-        return x if self.output_activation is None else get_activation(self.output_activation)(x)
+        activations = [self.activation] * len(self.hidden_dims) + [self.output_activation]
+        for index, (size, activation) in enumerate(zip((*self.hidden_dims, self.output_dim), activations, strict=True)):
+            x = nn.Dense(size, **initializers(self.initialization, x.shape[-1]), name=f"layer_{index}")(x)
+            x = x if activation is None else get_activation(activation)(x)
+        return x
 
 
 def mlp_model(

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +70,10 @@ class MutexPolicy(nn.Module):
     action_smoothing_buffer_len: int = 1
     jump_down_vel: float | tuple[float, float] | None = None
     legacy: bool = False
+
+    is_recurrent: ClassVar[bool] = True  # the buffer is carried from step to step
+    deterministic: ClassVar[bool] = True  # the action is the mean
+    replace_probs: ClassVar[dict[str, float]] = {}  # no estimate is used at random
 
     def __post_init__(self):
         super().__post_init__()
@@ -182,21 +188,6 @@ class MutexPolicy(nn.Module):
         """For each sub-policy, whether it has its own velocity command."""
         return tuple(velocity is not None for velocity in self._velocity_ranges())
 
-    @property
-    def is_recurrent(self) -> bool:
-        """Always true: the buffer is carried from step to step."""
-        return True
-
-    @property
-    def deterministic(self) -> bool:
-        """Always true: the action is the mean."""
-        return True
-
-    @property
-    def replace_probs(self) -> dict[str, float]:
-        """Always empty: no estimate is used at random."""
-        return {}
-
     @nn.nowrap
     def _renew_commands(self, carry: dict, reset: Array) -> dict:
         if not self.cmd_vel_mapping:
@@ -235,10 +226,7 @@ def gather_variables(variables: Sequence[dict], normalizers: Sequence[dict[str, 
             that it was trained on, or None if they were not normalised.
     """
     gathered: dict = {}
-    for i, moments in enumerate(normalizers):
-        if moments is not None:
-            gathered.setdefault("normalizers", {})[f"submodules_{i}"] = moments
-    for i, own in enumerate(variables):
-        for collection, tree in own.items():
+    for i, (own, moments) in enumerate(zip_longest(variables, normalizers)):
+        for collection, tree in (own if moments is None else own | {"normalizers": moments}).items():
             gathered.setdefault(collection, {})[f"submodules_{i}"] = tree
     return gathered

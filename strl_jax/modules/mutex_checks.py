@@ -1,6 +1,6 @@
 """Checks of the attributes of a ``MutexPolicy``: each raises ``ValueError`` with one line that says what is allowed."""
 
-from strl_jax.modules.mutex_selection import COMMAND, OBSTACLE_IDS
+from strl_jax.modules.mutex_selection import COMMAND, OBSTACLE_IDS, as_range
 from strl_jax.observations import Segments
 
 SELECTIONS = ("explicit", "field", "climb")
@@ -20,15 +20,13 @@ def check_options(selection: str, reset_non_selected: str | bool, buffer_len: in
 
 def check_number(count: int, selection: str, legacy: bool):
     """Every column of the selection has a sub-policy; with ``legacy``, ``field`` may have fewer sub-policies."""
-    least, most = 1, None
-    if selection == "field":
-        least, most = (1 if legacy else OBSTACLE_IDS), OBSTACLE_IDS
-    elif selection == "climb":
-        least = most = OBSTACLE_IDS + 1
-    if count < least or (most is not None and count > most):
+    least, most, reason = {
+        "explicit": (1, None, "one for each column"),
+        "field": (1 if legacy else OBSTACLE_IDS, OBSTACLE_IDS, "one for each obstacle id"),
+        "climb": (OBSTACLE_IDS + 1, OBSTACLE_IDS + 1, "one for each obstacle id, then jump-down"),
+    }[selection]
+    if not least <= count <= (most or count):
         allowed = f"exactly {least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
-        why = {"field": "one for each obstacle id", "climb": "one for each obstacle id, then jump-down"}
-        reason = why.get(selection, "one for each column")
         raise ValueError(f"{selection} needs {allowed} sub-policies ({reason}), not {count}")
 
 
@@ -72,9 +70,8 @@ def check_velocities(mapping: tuple, jump_down_vel: float | tuple | None, count:
 
 def check_velocity(what: str, velocity: float | tuple[float, float]):
     """The velocity is a number, or a range (low, high)."""
-    if isinstance(velocity, (int, float)):
-        return
-    if len(velocity) != 2 or velocity[0] > velocity[1]:
+    low, high = as_range(velocity)
+    if low > high:
         raise ValueError(f"{what} must be a velocity or a range (low, high) with low <= high, not {velocity}")
 
 

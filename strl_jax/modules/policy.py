@@ -78,8 +78,7 @@ class Policy(nn.Module):
             size = estimators.estimate_size(stage, self.critic_obs)
             setattr(self, f"state_{name}", mlp_model(stage.hidden_sizes, size, stage.nonlinearity, self.initialization))
         for name in self._memory_names():
-            memory = Memory(self.memory.kind, self.memory.hidden_size, self.memory.num_layers)
-            setattr(self, f"memory_{name}", memory)
+            setattr(self, f"memory_{name}", Memory(**vars(self.memory)))
 
     def __call__(
         self,
@@ -125,9 +124,7 @@ class Policy(nn.Module):
 
         Arguments as in ``__call__``.
         """
-        x, carries = self.encode_critic(groups["critic"]), {}
-        if self.memory is not None:
-            x, carries["critic"] = self._apply_memory("critic", x, carry, reset, random_carry)
+        x, carries = self._apply_memory("critic", self.encode_critic(groups["critic"]), carry, reset, random_carry)
         return self.critic(x)[..., 0], carries
 
     def act_with_embedded_latent(self, embedded: Array, carry: dict, reset: Array) -> tuple[Array, dict]:
@@ -137,12 +134,11 @@ class Policy(nn.Module):
 
     def embed_actor(self, flat: Array) -> Array:
         """The actor's observation ``[..., D]`` with components replaced by the latents of its encoders."""
-        return encoders.embed(self.actor_obs, flat, self.get_encoder_latent(flat)) if self.encoders else flat
+        return encoders.embed(self.actor_obs, flat, self.get_encoder_latent(flat))
 
     def encode_critic(self, flat: Array) -> Array:
         """The critic's observation ``[..., D]`` with components replaced by the latents of its encoders."""
-        latents = self.get_encoder_latent(flat, critic=True)
-        return encoders.embed(self.critic_obs, flat, latents) if latents else flat
+        return encoders.embed(self.critic_obs, flat, self.get_encoder_latent(flat, critic=True))
 
     def get_encoder_latent(self, flat: Array, critic: bool = False) -> dict[str, Array]:
         """Component -> latent ``[..., L]``.
@@ -151,11 +147,10 @@ class Policy(nn.Module):
             flat: the actor's observation ``[..., D]``, or the critic's if ``critic`` is set.
             critic: apply the critic's encoders.
         """
-        if not critic:
-            return encoders.encode(self.encoders, self.actor_encoder, self.actor_obs, flat)
-        if self.critic_encoders == "shared":
-            return encoders.encode(self.encoders, self.actor_encoder, self.critic_obs, flat)
-        return encoders.encode(self.critic_encoders, self.critic_encoder, self.critic_obs, flat)
+        stages, networks = self.encoders, self.actor_encoder
+        if critic and self.critic_encoders != "shared":
+            stages, networks = self.critic_encoders, self.critic_encoder
+        return encoders.encode(stages, networks, self.critic_obs if critic else self.actor_obs, flat)
 
     @nn.nowrap
     def initial_carry(self, batch: int, key: Array | None = None, dtype=jnp.float32) -> dict:
@@ -163,12 +158,7 @@ class Policy(nn.Module):
 
         ``key`` is not used; ``MutexPolicy`` has the same interface and needs it.
         """
-        del key
-        stage = self.memory
-        return {
-            name: initial_carry(stage.kind, batch, stage.num_layers, stage.hidden_size, dtype)
-            for name in self._memory_names()
-        }
+        return {name: initial_carry(batch=batch, dtype=dtype, **vars(self.memory)) for name in self._memory_names()}
 
     @property
     def is_recurrent(self) -> bool:
@@ -191,13 +181,13 @@ class Policy(nn.Module):
             if stage.on_actor_memory:
                 continue
             x = estimators.estimator_inputs(stage, self.actor_obs, flat)
-            if self.memory is not None:
-                x, carries[name] = self._apply_memory(name, x, carry, reset, random_carry)
+            x, end = self._apply_memory(name, x, carry, reset, random_carry)
+            carries |= end
             estimates[name] = getattr(self, f"state_{name}")(x)
             if stage.replace_prob > 0:
                 mask = masks.get(name)
                 flat = estimators.substitute(stage, self.actor_obs, self.critic_obs, flat, estimates[name], mask)
-        latents = self.get_encoder_latent(flat) if self.encoders else {}
+        latents = self.get_encoder_latent(flat)
         mean, end, features = self._head(encoders.embed(self.actor_obs, flat, latents), carry, reset, random_carry)
         if self.estimator is not None and self.estimator.on_actor_memory:
             estimates["estimator"] = self.state_estimator(features)
@@ -205,16 +195,18 @@ class Policy(nn.Module):
 
     def _head(self, x: Array, carry: dict, reset: Array, random_carry: dict | None = None) -> tuple[Array, dict, Array]:
         """Action mean, the carry after every step, and the input of the actor's MLP."""
-        carries = {}
-        if self.memory is not None:
-            x, carries["actor"] = self._apply_memory("actor", x, carry, reset, random_carry)
+        x, carries = self._apply_memory("actor", x, carry, reset, random_carry)
         return self.actor(x), carries, x
 
-    def _apply_memory(self, name: str, x: Array, carry: dict, reset: Array, random_carry: dict | None):
-        memory = getattr(self, f"memory_{name}")
-        if random_carry is None:
-            return memory(x, carry[name], reset)
-        return memory(x, carry[name], reset, random_carry["carry"][name], random_carry["mask"])
+    def _apply_memory(
+        self, name: str, x: Array, carry: dict, reset: Array, random_carry: dict | None
+    ) -> tuple[Array, dict]:
+        """The outputs of the memory ``name`` and its carry after every step; without a memory ``x`` and ``{}``."""
+        if self.memory is None:
+            return x, {}
+        new = () if random_carry is None else (random_carry["carry"][name], random_carry["mask"])
+        x, end = getattr(self, f"memory_{name}")(x, carry[name], reset, *new)
+        return x, {name: end}
 
     def _broadcast_std(self, mean: Array) -> Array:
         return jnp.broadcast_to(jnp.exp(self.std) if self.log_std else self.std, mean.shape)

@@ -58,33 +58,23 @@ class Memory(nn.Module):
         Returns:
             Outputs ``[T, B, H]`` and leaves ``[T, B, layers, H]``; both without ``T`` for one step.
         """
-        reset = reset.astype(bool)
+        reset, one_step = reset.astype(bool), reset.ndim == 1
         if new_carry is not None:
             reset = reset | replace
             new_carry = jax.tree.map(lambda leaf: jnp.where(replace[..., None, None], leaf, 0.0), new_carry)
-        if reset.ndim == 1:
-            new_carry = jax.tree.map(lambda leaf: leaf[None], new_carry)
-            y, carries = self._layers(x[None], carry, reset[None], new_carry)
-            return y[0], jax.tree.map(lambda leaf: leaf[0], carries)
-        return self._layers(x, carry, reset, new_carry)
-
-    def _layers(self, x: Array, carry: dict[str, Array], reset: Array, new_carry: dict[str, Array] | None):
+        if one_step:
+            x, reset, new_carry = jax.tree.map(lambda leaf: leaf[None], (x, reset, new_carry))
         keep = (~reset)[..., None].astype(x.dtype)
-        carries = []
-        for layer in range(self.num_layers):
-            of_layer = jax.tree.map(lambda leaf, i=layer: leaf[..., i, :], (carry, new_carry))
-            states = self._layer(layer, x, keep, *of_layer)
-            carries.append(states)
-            x = states["hidden"]
-        return x, jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=2), *carries)
-
-    def _layer(
-        self, layer: int, x: Array, keep: Array, carry: dict[str, Array], new_carry: dict[str, Array] | None
-    ) -> dict[str, Array]:
         init, size = torch_uniform(self.hidden_size), recurrence.GATES[self.kind] * self.hidden_size
-        weight_ih = self.param(f"weight_ih_l{layer}", init, (x.shape[-1], size))
-        weight_hh = self.param(f"weight_hh_l{layer}", init, (self.hidden_size, size))
-        bias_ih = self.param(f"bias_ih_l{layer}", init, (size,))
-        bias_hh = self.param(f"bias_hh_l{layer}", init, (size,))
-        inputs = x @ weight_ih + bias_ih
-        return recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, carry, new_carry)
+        states = []
+        for layer in range(self.num_layers):
+            weight_ih = self.param(f"weight_ih_l{layer}", init, (x.shape[-1], size))
+            weight_hh = self.param(f"weight_hh_l{layer}", init, (self.hidden_size, size))
+            bias_ih = self.param(f"bias_ih_l{layer}", init, (size,))
+            bias_hh = self.param(f"bias_hh_l{layer}", init, (size,))
+            of_layer = jax.tree.map(lambda leaf, i=layer: leaf[..., i, :], (carry, new_carry))
+            inputs = x @ weight_ih + bias_ih
+            states.append(recurrence.run(self.kind, inputs, weight_hh, bias_hh, keep, *of_layer))
+            x = states[-1]["hidden"]
+        outputs = x, jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=2), *states)
+        return jax.tree.map(lambda leaf: leaf[0], outputs) if one_step else outputs

@@ -59,16 +59,15 @@ def frames(model: mujoco.MjModel, renderer: mujoco.Renderer, trace: dict):
             camera.distance = 3.6 * reach
             model.stat.extent = max(2.0, 2 * reach)  # sets near and far planes, haze and shadows
             camera.lookat[:] = data.subtree_com[body]
-        camera.lookat[:] += 0.2 * (
-            data.subtree_com[body] - camera.lookat
-        )  # smoothed, so that the camera does not shake
+        # smoothed, so that the camera does not shake
+        camera.lookat[:] += 0.2 * (data.subtree_com[body] - camera.lookat)
         renderer.update_scene(data, camera)
-        if "command" in trace:
-            _add_arrows(
-                renderer.scene, data.xpos[body], data.xmat[body], trace["command"][index], trace["velocity"][index]
-            )
-        image = renderer.render()
-        yield _labelled(image, trace["command"][index], trace["velocity"][index]) if "command" in trace else image
+        if "command" not in trace:
+            yield renderer.render()
+            continue
+        velocities = trace["command"][index], trace["velocity"][index]
+        _add_arrows(renderer.scene, data.xpos[body], data.xmat[body], *velocities)
+        yield _labelled(renderer.render(), *velocities)
 
 
 def moving_body(model: mujoco.MjModel) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from flax.traverse_util import empty_node, flatten_dict
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.builders import acting
@@ -56,16 +57,14 @@ def _split_override(override: str) -> list[str]:
         ConfigError: ``override`` is not of the form ``section.key=VALUE``.
     """
     path, value = yaml_file.parse_override(override)
-    if path[0] != "env" or not isinstance(value, dict):
+    if path[0] != "env" or not isinstance(value, dict) or not value:
         return [override]
-    return [f"{'.'.join(key)}={text}" for key, text in _flatten(path, value)]
+    leaves = flatten_dict(value, keep_empty_nodes=True).items()
+    return [f"{'.'.join(map(str, (*path, *key)))}={_yaml({} if leaf is empty_node else leaf)}" for key, leaf in leaves]
 
 
-def _flatten(path: tuple[str, ...], value) -> list[tuple[tuple[str, ...], str]]:
-    """The values in nested mappings as pairs (path, YAML text)."""
-    if isinstance(value, dict) and value:
-        return [leaf for key, item in value.items() for leaf in _flatten((*path, str(key)), item)]
-    return [(path, yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip())]
+def _yaml(value) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
 
 
 def load(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config, env: EpisodeEnv) -> Trained:

@@ -45,10 +45,13 @@ def _faults(option: str, path: Path, run_dir: Path) -> list[str]:
 
 
 def write(path: Path, make: Callable[[Path], None]) -> None:
-    """Calls ``make`` with a temporary file and then renames it to ``path``; if ``make`` fails, ``path`` is unchanged.
+    """Calls ``make`` with a temporary file, renames it to ``path`` and prints ``path``.
+
+    If ``make`` fails, ``path`` is unchanged.
 
     Raises:
         OSError: writing fails.
     """
     with replacement(path) as temporary:
         make(temporary)
+    print(path)

@@ -44,10 +44,9 @@ def _draw_robot(figure, time, trace, joints, feet) -> None:
         axis.set_ylabel(name)
         axis.grid(alpha=0.3)
     axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
-    colours = [f"C{index % 10}" for index in range(len(joints))]
-    styles = ["-" if index < 10 else "--" for index in range(len(joints))]
     for index, name in enumerate(joints):
-        axes[3].plot(time, trace["torque"][:, index], styles[index], lw=0.7, color=colours[index], label=name)
+        style = "-" if index < 10 else "--"  # the colours of matplotlib repeat after 10
+        axes[3].plot(time, trace["torque"][:, index], style, lw=0.7, label=name)
     axes[3].set_ylabel("torque, Nm")
     axes[3].legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small")
     axes[3].grid(alpha=0.3)

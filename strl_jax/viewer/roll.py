@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.envs.episode import EpisodeEnv
@@ -35,14 +34,6 @@ class Roll:
     trace: dict[str, np.ndarray]
 
 
-@struct.dataclass
-class _VelocitySums:
-    """Sums over the first episode of each environment, after the settling time."""
-
-    velocity: Array  # [B, 3], sum of vx, vy and yaw rate
-    steps: Array  # [B], number of steps
-
-
 def make_roll(
     env: EpisodeEnv, algorithm: Algorithm, num_envs: int, groups: int | None = None
 ) -> Callable[[dict, dict, Array, Array | None], Roll]:
@@ -59,19 +50,18 @@ def make_roll(
             None: one summary of all environments.
     """
     evaluated = env.evaluated()
-    scores = evaluated.env.scores
+    inner = evaluated.env
 
     @jax.jit
     def run(variables: dict, stats: dict, key: Array, commands: Array | None):
-        inner = evaluated.env
         recorded = RecordedEnv(inner) if commands is None else CommandedEnv(inner, commands, env.episode_length)
         keys = jax.random.split(key, num_envs)
         loop, sums, trace = _episodes(replace(evaluated, env=recorded), algorithm, variables, stats, keys)
         parts = (loop.sums, loop.valid, loop.survived, sums)
         grouped = jax.tree.map(lambda x: x.reshape(groups or 1, -1, *x.shape[1:]), parts)
-        numbers = jax.vmap(lambda *part: summarize(*part, scores=scores, axis_name=None))(*grouped[:3])
-        velocity = grouped[3].velocity.sum(1) / grouped[3].steps.sum(1)[:, None]
-        return numbers, velocity, trace, loop.sums.length[0]
+        numbers = jax.vmap(lambda *part: summarize(*part, scores=inner.scores, axis_name=None))(*grouped[:3])
+        moved = grouped[3].sum(1)
+        return numbers, moved[:, :3] / moved[:, 3:], trace, loop.sums.length[0]
 
     def roll(variables: dict, stats: dict, key: Array, commands: Array | None = None) -> Roll:
         numbers, velocity, trace, length = jax.device_get(run(variables, stats, key, commands))
@@ -82,20 +72,24 @@ def make_roll(
 
 
 def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dict, key: Array):
-    """Runs the first episode of all environments: final loop state, velocity sums, trace of environment 0 ``[T, ...]``.
+    """Runs the first episode of all environments.
 
     The loop is that of ``evaluation.first_episodes``, and also records the trace.
+
+    Returns:
+        The final loop state; sums ``[B, 4]`` over the first episode of each environment, after the settling time:
+        vx, vy, yaw rate and the number of steps; the trace of environment 0 ``[T, ...]``.
     """
     start, has_robots = begin(env, algorithm, key), can_record(env.env.env)
-    pool, batch = start.env.env, key.shape[0]
+    pool = start.env.env
 
-    def step(loop: Evaluation, sums: _VelocitySums):
+    def step(loop: Evaluation, sums: Array):
         after, timestep, mean = advance(env, algorithm, variables, stats, pool, loop)
         record = timestep.extras[ENV_RECORD]
         if has_robots:
             counts = loop.running & timestep.valid & (loop.step * env.env.dt >= SETTLING_TIME)
-            velocity = sums.velocity + jnp.where(counts[:, None], record["velocity"], 0.0)
-            sums = _VelocitySums(velocity, sums.steps + counts)
+            moved = jnp.pad(record["velocity"], ((0, 0), (0, 1)), constant_values=1.0)
+            sums += jnp.where(counts[:, None], moved, 0.0)
         return after, sums, jax.tree.map(lambda x: x[0], {"reward": timestep.reward, "action": mean, **record})
 
     def record_step(carry):
@@ -104,7 +98,7 @@ def _episodes(env: EpisodeEnv, algorithm: Algorithm, variables: dict, stats: dic
         trace = jax.tree.map(lambda rows, row: rows.at[loop.step].set(row, mode="drop"), trace, row)
         return after, sums, trace
 
-    sums = _VelocitySums(jnp.zeros((batch, 3)), jnp.zeros(batch))
+    sums = jnp.zeros((len(key), 4))
     length = min(env.episode_length, MAX_TRACE)
     trace = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), jax.eval_shape(step, start, sums)[2])
     return jax.lax.while_loop(lambda carry: goes_on(env, carry[0]), record_step, (start, sums, trace))

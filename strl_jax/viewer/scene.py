@@ -42,13 +42,13 @@ def dressed(path: str | None, terrain: Terrain | None = None) -> mujoco.MjModel:
     """A robot on a chequered floor or on a terrain, with sky and with a light that follows the robot.
 
     Args:
-        path: MJCF file; None: the built-in quadruped. Planes of the file are removed.
+        path: MJCF file; None: the built-in quadruped. Planes and lights of the file are removed.
         terrain: None: flat ground at height 0.
     """
     spec = mjcf.read(path)
-    for geom in list(spec.worldbody.geoms):
-        if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
-            spec.delete(geom)
+    planes = [geom for geom in spec.worldbody.geoms if geom.type == mujoco.mjtGeom.mjGEOM_PLANE]
+    for item in [*planes, *spec.lights]:
+        spec.delete(item)
     _add_material(spec)
     if terrain is None:
         spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], material=FLOOR)
@@ -74,8 +74,6 @@ def _add_material(spec: mujoco.MjSpec) -> None:
 
 
 def _add_light(spec: mujoco.MjSpec) -> None:
-    for light in list(spec.lights):
-        spec.delete(light)
     body = next(body for body in spec.bodies if body.joints)
     body.add_light(
         type=mujoco.mjtLightType.mjLIGHT_SPOT,  # the shadows of a directional light have stripes

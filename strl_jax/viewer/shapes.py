@@ -10,15 +10,14 @@ Triangles = tuple[np.ndarray, np.ndarray]  # vertices [V, 3] in the geom's frame
 
 def triangles(model: mujoco.MjModel, geom: int) -> Triangles | None:
     """Surface of a geom; None for planes, height fields and types without a surface."""
-    kind, size = model.geom_type[geom], model.geom_size[geom]
-    if kind == GEOM.mjGEOM_SPHERE:
-        return _ball(np.full(3, size[0]), 0.0)
+    kind, size = GEOM(model.geom_type[geom]), model.geom_size[geom]
+    if kind in (GEOM.mjGEOM_SPHERE, GEOM.mjGEOM_CAPSULE):
+        return _ball(size[[0, 0, 0]], size[1] * (kind == GEOM.mjGEOM_CAPSULE))
     if kind == GEOM.mjGEOM_ELLIPSOID:
         return _ball(size, 0.0)
-    if kind == GEOM.mjGEOM_CAPSULE:
-        return _ball(np.full(3, size[0]), size[1])
     if kind == GEOM.mjGEOM_CYLINDER:
-        return _cylinder(size[0], size[1])
+        radius, half = size[:2]
+        return _revolved(np.array([0, radius, radius, 0]), np.array([half, half, -half, -half]))
     if kind == GEOM.mjGEOM_BOX:
         return _box(size)
     return _mesh(model, model.geom_dataid[geom]) if kind == GEOM.mjGEOM_MESH else None
@@ -51,25 +50,19 @@ def enclosing_nodes(axis: np.ndarray, low: float, high: float) -> slice:
 
 def _ball(radii: np.ndarray, half: float) -> Triangles:
     """An ellipsoid whose upper and lower halves are moved apart by ``half`` each and joined by a cylinder."""
-    angles = np.linspace(
-        0, np.pi, ALONG + 2 - ALONG % 2
-    )  # from pole to pole; an even number has no ring at the equator
+    angles = np.linspace(0, np.pi, ALONG + 2 - ALONG % 2)  # an even number, from pole to pole: none is at the equator
     rings = np.sort(np.concatenate([angles, [np.pi / 2, np.pi / 2]]))  # both halves get a ring at the equator
-    shift = np.where(np.arange(len(rings)) < len(rings) // 2, half, -half)
-    around = np.linspace(0, 2 * np.pi, AROUND + 1)
-    ring, turn = np.meshgrid(rings, around, indexing="ij")
-    unit = np.stack([np.sin(ring) * np.cos(turn), np.sin(ring) * np.sin(turn), np.cos(ring)], axis=-1)
-    vertices = unit * radii
-    vertices[..., 2] += shift[:, None]
-    return vertices.reshape(-1, 3), _grid_faces(*vertices.shape[:2])
+    vertices, faces = _revolved(np.sin(rings), np.cos(rings))
+    upper = np.arange(len(vertices)) < len(vertices) // 2
+    return vertices * radii + np.where(upper, half, -half)[:, None] * [0, 0, 1], faces
 
 
-def _cylinder(radius: float, half: float) -> Triangles:
-    around = np.linspace(0, 2 * np.pi, AROUND + 1)
-    circle = np.stack([np.cos(around), np.sin(around)], axis=-1)
-    rings = [(0.0, half), (radius, half), (radius, -half), (0.0, -half)]
-    vertices = np.stack([np.column_stack([r * circle, np.full(len(circle), z)]) for r, z in rings])
-    return vertices.reshape(-1, 3), _grid_faces(*vertices.shape[:2])
+def _revolved(radii: np.ndarray, heights: np.ndarray) -> Triangles:
+    """A surface of revolution around z, from the radius and the height of each ring."""
+    angles = np.linspace(0, 2 * np.pi, AROUND + 1)
+    x, y = np.multiply.outer(radii, np.cos(angles)), np.multiply.outer(radii, np.sin(angles))
+    vertices = np.stack([x, y, np.broadcast_to(heights[:, None], x.shape)], axis=-1)
+    return vertices.reshape(-1, 3), _grid_faces(*x.shape)
 
 
 def _box(size: np.ndarray) -> Triangles:

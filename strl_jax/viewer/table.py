@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from rich.table import Table
 
 from strl_jax.viewer.roll import Roll
@@ -107,11 +106,6 @@ def of_policy(numbers: Mapping[str, float], units: Mapping[str, str] = UNITS) ->
     for name in [*(name for name in units if name in metrics), *(name for name in metrics if name not in units)]:
         table.add_row(units.get(name, name), f"{metrics[name]:.4g}")
     return table
-
-
-def numbers_of(numbers: Mapping[str, np.ndarray]) -> dict[str, float | None]:
-    """The numbers for JSON, see ``known``."""
-    return {name: known(value) for name, value in numbers.items()}
 
 
 def _number(value: float | None, form: str) -> str:

@@ -125,7 +125,9 @@ def test_batch_norm_starts_at_mean_0_and_variance_1():
 @pytest.mark.parametrize("normlayer", [None, "BatchNorm2d", "InstanceNorm2d"])
 def test_leading_axes(normlayer, use_maxpool):
     x = jax.random.normal(KEY, (2, 3, 2, 7, 8))
-    model = Conv2dHeadModel((3, 4), (3, 2), (2, 1), 5, 6, normlayer=normlayer, use_maxpool=use_maxpool)
+    model = Conv2dHeadModel(
+        (3, 4), (3, 2), (2, 1), hidden_sizes=5, output_size=6, normlayer=normlayer, use_maxpool=use_maxpool
+    )
     variables = model.init(KEY, x)
     y = model.apply(variables, x)
     assert y.shape == (2, 3, 6)
@@ -136,14 +138,14 @@ def test_leading_axes(normlayer, use_maxpool):
 def test_head_reads_channels_rows_and_columns_in_this_order():
     x = jnp.arange(12.0).reshape(2, 3, 2)  # [C, H, W]
     layer = {"kernel": (10.0 ** jnp.arange(-6.0, 6.0))[:, None], "bias": jnp.asarray([1.0])}
-    model = Conv2dHeadModel((2,), (1,), (1,), None, 1, nonlinearity="Identity")
+    model = Conv2dHeadModel((2,), (1,), (1,), output_size=1, nonlinearity="Identity")
     y = model.apply({"params": {"conv": unchanged(2), "head": {"layer_0": layer}}}, x)
     expected = sum(i * 10.0 ** (i - 6) for i in range(12)) + 1.0
     np.testing.assert_allclose(y, [expected], rtol=1e-6)
 
 
 def test_head_without_output_size_ends_with_its_activation():
-    model = Conv2dHeadModel((2,), (3,), (2,), (4, 5), normlayer="BatchNorm2d")
+    model = Conv2dHeadModel((2,), (3,), (2,), hidden_sizes=(4, 5), normlayer="BatchNorm2d")
     x = jax.random.normal(KEY, (50, 1, 5, 7))
     y, variables = model.init_with_output(KEY, x)
     # (5 - 3) / 2 + 1 = 2, (7 - 3) / 2 + 1 = 3; 2 channels

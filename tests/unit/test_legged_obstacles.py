@@ -13,6 +13,7 @@ from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.config_ground import CameraConfig, TerrainConfig, TerrainProportions
 from strl_jax.envs.legged.env import LeggedEnv
 from strl_jax.envs.legged.terrain import obstacles
+from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.modules.mutex_selection import select_climb, select_field
 
 # id, inner radius, extent, height: nothing, a gap, a block up and one down; fields of 8 m.
@@ -29,7 +30,9 @@ NONE = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 @functools.partial(jax.jit, static_argnames=("engage_distance", "passed_distance"))
 def block_at(level, column, position, engage_distance=1.0, passed_distance=0.25):
-    return obstacles.engaging_block(FIELDS, ORIGINS, level, column, position, engage_distance, passed_distance)
+    config = TerrainConfig(engage_distance=engage_distance, passed_distance=passed_distance)
+    field = OnField(level, column, jnp.zeros(level.shape))
+    return obstacles.engaging_block(config, FIELDS, ORIGINS, field, position)
 
 
 def blocks(field, offsets, **distances):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from strl_jax.envs.base import where
 from strl_jax.envs.legged.config_ground import CameraConfig
 from strl_jax.envs.legged.rotations import rotate
 from strl_jax.types import Array
@@ -87,14 +88,14 @@ def _to_surface(config: CameraConfig, height: Callable[[Array], Array], origin: 
         last, first = carry  # the last sample above the ground and the next one: depth, height above the ground
         depth = jnp.full_like(first[0], near + stride * (number + 1.0))
         new, searching = (depth, above_ground(depth)), first[1] > 0
-        return _select(searching, first, last), _select(searching, new, first)
+        return where(searching, first, last), where(searching, new, first)
 
     def bisect(_, carry):
         last, first = carry
         depth = (last[0] + first[0]) / 2
         middle = depth, above_ground(depth)
         above = middle[1] > 0
-        return _select(above, middle, last), _select(above, first, middle)
+        return where(above, middle, last), where(above, first, middle)
 
     start = jnp.full(direction.shape[:-1], near, jnp.float32)
     start = start, above_ground(start)
@@ -102,7 +103,3 @@ def _to_surface(config: CameraConfig, height: Callable[[Array], Array], origin: 
     last, first = jax.lax.fori_loop(0, HALVINGS, bisect, (last, first))
     fraction = last[1] / jnp.maximum(last[1] - first[1], 1e-9)
     return jnp.where(first[1] > 0, far, last[0] + fraction * (first[0] - last[0]))
-
-
-def _select(condition: Array, chosen: tuple, other: tuple) -> tuple:
-    return tuple(jnp.where(condition, a, b) for a, b in zip(chosen, other, strict=True))

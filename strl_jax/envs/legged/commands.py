@@ -25,10 +25,7 @@ def velocity(config: CommandsConfig, drawn: Array, level: Array, yaw: Array) -> 
         yaw: ``[B]``, the base's heading, rad.
     """
     ranges = config.ranges
-    planar = [
-        level * _in_range(ranges.lin_vel_x, drawn[:, 0]),
-        level * _in_range(ranges.lin_vel_y, drawn[:, 1]),
-    ]
+    planar = [level * _in_range(limits, drawn[:, i]) for i, limits in enumerate((ranges.lin_vel_x, ranges.lin_vel_y))]
     rate = _in_range(ranges.ang_vel_yaw, drawn[:, 2])
     if config.heading_command:
         error = _wrap(_in_range(ranges.heading, drawn[:, 3]) - yaw)

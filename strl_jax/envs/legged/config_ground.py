@@ -127,24 +127,17 @@ class TerrainConfig(Section):
 
     @model_validator(mode="after")
     def _can_be_built(self):
-        if self.mesh_type == "heightfield":
-            self._check_number_of_points()
-            if not any(self.terrain_proportions.model_dump().values()):
-                raise ValueError("terrain_proportions: all are 0; at least one must be above 0")
-            self._check_fields()
-        return self
-
-    def _check_number_of_points(self) -> None:
-        cell, border = self.horizontal_scale, 2 * self.border_size
-        x, y = (round((count * self.terrain_length + border) / cell) for count in (self.num_rows, self.num_cols))
+        if self.mesh_type == "plane":
+            return self
+        cell, length, platform = self.horizontal_scale, self.terrain_length, 2 * self.half_platform
+        x, y = (round((count * length + 2 * self.border_size) / cell) for count in (self.num_rows, self.num_cols))
         if x * y > MOST_POINTS:
             raise ValueError(
                 f"horizontal_scale: {cell:g} is not allowed; it gives {x} x {y} heights; at most {MOST_POINTS} "
                 "are allowed"
             )
-
-    def _check_fields(self) -> None:
-        cell, length, platform = self.horizontal_scale, self.terrain_length, 2 * self.half_platform
+        if not any(self.terrain_proportions.model_dump().values()):
+            raise ValueError("terrain_proportions: all are 0; at least one must be above 0")
         if abs(length / cell / 2 - round(length / cell / 2)) > EPS:  # so that there is a point in the middle
             raise ValueError(f"terrain_length: {length:g} is not allowed; it must be a multiple of {2 * cell:g}")
         around = {"gaps": self.gap_size[1], "blocks_up": self.block_length, "blocks_down": self.block_length}
@@ -161,3 +154,4 @@ class TerrainConfig(Section):
                 f"start_offset: {self.start_offset:g} is not allowed; "
                 f"it must be <= {platform / 2:g}, half of the platform"
             )
+        return self

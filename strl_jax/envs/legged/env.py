@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from strl_jax.envs.base import Env, where
 from strl_jax.envs.legged import commands, observations, randomize, rewards, robot
@@ -17,7 +16,7 @@ from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
 from strl_jax.envs.legged.rotations import rotate_back, yaw
 from strl_jax.envs.legged.state import Legged, Record, body_velocities
-from strl_jax.envs.legged.terrain import heights
+from strl_jax.envs.legged.terrain import heights, obstacles
 from strl_jax.envs.legged.terrain.ground import Ground
 from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array, EnvState, Obs
@@ -31,6 +30,8 @@ class LeggedEnv(Env):
 
     Attributes:
         terrain: the ground; None: flat ground at height 0.
+        action_scale: change of a joint's target for an action of 1, rad.
+        lin_vel_scale: factor of linear velocities and their commands in observations.
 
     Raises:
         ValueError: a value of the robot, the terrain or the randomisation is not possible; one line that
@@ -43,28 +44,17 @@ class LeggedEnv(Env):
         self.ground = Ground(config.terrain, self.terrain)
         self.robot = robot.load(config.robot, config.control, config.sim, own_planes=self.terrain is not None)
         self.dt = config.dt
+        self.action_scale, self.lin_vel_scale = config.control.action_scale, config.normalization.obs_scales.lin_vel
         self.action_size = len(self.robot.dof)
         self.episode_length = config.steps(config.episode.episode_length_s)
         self.observation_shapes = observations.shapes(config, self.action_size, len(self.robot.feet))
         forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
-        control = config.control
-        self.physics = Physics(self.robot, control.action_scale, control.decimation, forces, self.terrain)
+        self.physics = Physics(self.robot, self.action_scale, config.control.decimation, forces, self.terrain)
         # jit keeps the traces: several programs use the functions, and tracing MJX takes seconds.
         self._advance, self._places = jax.jit(jax.vmap(self.physics.advance)), jax.jit(jax.vmap(self.physics.places))
-        velocity = np.full(self.action_size, config.robot.velocity_limit)
-        r = self.robot
+        r, velocity = self.robot, config.robot.velocity_limit
         self._limits = rewards.limits(config.rewards, r.lower, r.upper, velocity, r.torque_limit, r.default)
         randomize.check_mass(config.domain_rand, self.robot.model.body_mass[self.robot.base])
-
-    @property
-    def action_scale(self) -> float:
-        """Change of a joint's target for an action of 1, rad."""
-        return self.config.control.action_scale
-
-    @property
-    def lin_vel_scale(self) -> float:
-        """Factor of linear velocities and their commands in observations."""
-        return self.config.normalization.obs_scales.lin_vel
 
     def reset(self, key: Array) -> EnvState:
         """Initial states for ``key[B]``: near the default pose, with a low random velocity and a random heading."""
@@ -159,14 +149,12 @@ class LeggedEnv(Env):
         new = where(done, self.ground.move_to_next_field(old, fresh.physics), old)
         level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)
         longer = jnp.minimum(old.limit + jnp.maximum(old.limit // 2, 1), self.episode_length)
-        new = new.replace(
-            command_level=jnp.where(done, level, old.command_level),
-            limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
-        )
         # Several environments can take the same fresh state, so each draws from the key of its own state.
         keys = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, 3), 3), out_axes=1)(old.key)
         variation = self._draw_variation(keys[2]) if self.config.domain_rand.each_episode else old.variation
         new = new.replace(
+            command_level=jnp.where(done, level, old.command_level),
+            limit=jnp.where(done & (old.age >= old.limit), longer, old.limit),
             key=where(done, keys[0], old.key),
             command=where(done, commands.draw(keys[1]), old.command),
             variation=where(done, variation, old.variation),
@@ -210,7 +198,8 @@ class LeggedEnv(Env):
         """``engaging_block``, if there is a terrain, and ``forward_depth``, if there is a camera."""
         base, quaternion, obs = state.motion.qpos[:, :3], state.motion.qpos[:, 3:7], {}
         if self.terrain is not None:
-            obs["engaging_block"] = self.ground.engaging_block(state)
+            fields = jnp.asarray(self.terrain.obstacles), jnp.asarray(self.terrain.origins)
+            obs["engaging_block"] = obstacles.engaging_block(self.config.terrain, *fields, state.field, base)
         if self.config.camera is not None:
             height = None if self.terrain is None else self.terrain.height
             key = jax.vmap(lambda k: jax.random.fold_in(k, 2))(state.key)

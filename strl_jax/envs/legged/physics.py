@@ -224,8 +224,5 @@ def _points(model: mujoco.MjModel, geoms: np.ndarray) -> tuple[np.ndarray, np.nd
         else:
             centre, size = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
             rows += [(geom, centre + sign * size, 0.0) for sign in signs]
-    return (
-        np.array([row[0] for row in rows], int),
-        np.array([row[1] for row in rows], np.float32).reshape(-1, 3),
-        np.array([row[2] for row in rows], np.float32),
-    )
+    geom, centre, radius = zip(*rows, strict=True)
+    return np.array(geom), np.array(centre, np.float32), np.array(radius, np.float32)

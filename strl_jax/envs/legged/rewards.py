@@ -14,7 +14,7 @@ from strl_jax.types import Array
 
 
 class Limits(NamedTuple):
-    """Joint values ``[A]`` at which penalties begin, and the joint angles at action 0."""
+    """Joint values ``[A]``, or one for all joints, at which penalties begin, and the joint angles at action 0."""
 
     lower: np.ndarray  # rad
     upper: np.ndarray  # rad
@@ -47,7 +47,8 @@ class Quantities(NamedTuple):
 def limits(config: RewardsConfig, lower, upper, velocity, torque, default) -> Limits:
     """Penalties begin at a fraction of each limit.
 
-    A soft range of joint angles has the same middle as the joint's range. All arguments are ``[A]``.
+    A soft range of joint angles has the same middle as the joint's range. All arguments are ``[A]``, or one number for
+    all joints.
     """
     bounded = np.isfinite(lower) & np.isfinite(upper)
     low, high = np.where(bounded, lower, 0.0), np.where(bounded, upper, 0.0)
@@ -70,20 +71,8 @@ def _tracking_ang_vel(q: Quantities, config: RewardsConfig, limit: Limits) -> Ar
     return jnp.exp(-jnp.square(q.command[:, 2] - q.ang_vel[:, 2]) / config.tracking_sigma)
 
 
-def _base_height(q: Quantities, config: RewardsConfig, limit: Limits) -> Array:
-    return jnp.square(q.height - config.base_height_target)
-
-
 def _dof_pos_limits(q: Quantities, config: RewardsConfig, limit: Limits) -> Array:
     return (jnp.maximum(limit.lower - q.joint_pos, 0.0) + jnp.maximum(q.joint_pos - limit.upper, 0.0)).sum(-1)
-
-
-def _dof_vel_limits(q: Quantities, config: RewardsConfig, limit: Limits) -> Array:
-    return jnp.clip(jnp.abs(q.joint_vel) - limit.velocity, 0.0, 1.0).sum(-1)
-
-
-def _torque_limits(q: Quantities, config: RewardsConfig, limit: Limits) -> Array:
-    return jnp.maximum(jnp.abs(q.torque) - limit.torque, 0.0).sum(-1)
 
 
 def _feet_air_time(q: Quantities, config: RewardsConfig, limit: Limits) -> Array:
@@ -118,13 +107,13 @@ TERMS: dict[str, Callable[[Quantities, RewardsConfig, Limits], Array]] = {
     "lin_vel_z": lambda q, config, limit: jnp.square(q.lin_vel[:, 2]),
     "ang_vel_xy": lambda q, config, limit: _sum_squares(q.ang_vel[:, :2]),
     "orientation": lambda q, config, limit: _sum_squares(q.gravity[:, :2]),
-    "base_height": _base_height,
+    "base_height": lambda q, config, limit: jnp.square(q.height - config.base_height_target),
     "torques": lambda q, config, limit: _sum_squares(q.torque),
     "dof_vel": lambda q, config, limit: _sum_squares(q.joint_vel),
     "dof_acc": lambda q, config, limit: _sum_squares(q.joint_acc),
     "dof_pos_limits": _dof_pos_limits,
-    "dof_vel_limits": _dof_vel_limits,
-    "torque_limits": _torque_limits,
+    "dof_vel_limits": lambda q, config, limit: jnp.clip(jnp.abs(q.joint_vel) - limit.velocity, 0.0, 1.0).sum(-1),
+    "torque_limits": lambda q, config, limit: jnp.maximum(jnp.abs(q.torque) - limit.torque, 0.0).sum(-1),
     "action_rate": lambda q, config, limit: _sum_squares(q.action - q.last_action),
     "feet_air_time": _feet_air_time,
     "collision": lambda q, config, limit: q.collisions.sum(-1).astype(jnp.float32),

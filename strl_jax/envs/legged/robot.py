@@ -1,6 +1,6 @@
 """The MuJoCo model of a legged robot: the package's quadruped, or another MJCF file and the names of its parts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -66,11 +66,12 @@ def load(config: RobotConfig, control: ControlConfig, sim: SimConfig, own_planes
     limits = _torque_limits(original, joints, config)
     model = mjcf.compiled(_simplified(spec, config, sim, own_planes), config.path)
     ground = np.flatnonzero(model.geom_contype)
+    masks = model.geom_contype[ground] if own_planes else []
     ranges = np.where(model.jnt_limited[joints, None] > 0, model.jnt_range[joints], [-np.inf, np.inf])
     return Robot(
         model=model,
         ground=ground,
-        touching=_geoms_of_planes(model, ground) if own_planes else np.zeros(0, int),
+        touching=np.array([np.flatnonzero(model.geom_conaffinity == mask)[0] for mask in masks], int),
         base=_index(model, BODY, config.base, "base"),
         feet=_feet(model, config),
         qpos=model.jnt_qposadr[joints],
@@ -121,11 +122,6 @@ def _touches_ground(geom: mujoco.MjsGeom, config: RobotConfig) -> bool:
     return geom.name in config.feet or (other and (geom.contype > 0 or geom.conaffinity > 0))
 
 
-def _geoms_of_planes(model: mujoco.MjModel, ground: np.ndarray) -> np.ndarray:
-    """The geom index that belongs to each plane."""
-    return np.array([np.flatnonzero(model.geom_conaffinity == mask)[0] for mask in model.geom_contype[ground]])
-
-
 def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
     base = _index(model, BODY, config.base, "base")
     first = model.body_jntadr[base]
@@ -133,8 +129,7 @@ def _joints(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
         raise ValueError(
             f"robot.base: {config.base} is not allowed; its joint must be the model's first and a free joint"
         )
-    joints = np.array([_index(model, JOINT, name, "joints") for name in config.joints])
-    _check_once(config.joints, "joints")
+    joints = _indices(model, JOINT, config.joints, "joints")
     for name, joint in zip(config.joints, joints, strict=True):
         if model.jnt_type[joint] != mujoco.mjtJoint.mjJNT_HINGE:
             raise ValueError(f"robot.joints: {name} is not allowed; it must be a hinge joint")
@@ -177,13 +172,11 @@ def _per_joint(value: float | Mapping[str, float], joints: Iterable[str], key: s
     return np.array(numbers, np.float64)
 
 
-def _geoms(model: mujoco.MjModel, bodies: Iterable[str], key: str, feet: Iterable[str]) -> tuple[np.ndarray, ...]:
+def _geoms(model: mujoco.MjModel, bodies: Sequence[str], key: str, feet: Sequence[str]) -> tuple[np.ndarray, ...]:
     """The geom indices of each body, without feet."""
     excluded = [_index(model, GEOM, name, "feet") for name in feet]
-    _check_once(bodies, key)
     groups = []
-    for name in bodies:
-        body = _index(model, BODY, name, key)
+    for name, body in zip(bodies, _indices(model, BODY, bodies, key), strict=True):
         if body == 0:
             raise ValueError(f"robot.{key}: {name} is not part of the robot")
         groups.append(np.setdiff1d(np.flatnonzero(model.geom_bodyid == body), excluded))
@@ -194,17 +187,18 @@ def _geoms(model: mujoco.MjModel, bodies: Iterable[str], key: str, feet: Iterabl
 
 def _feet(model: mujoco.MjModel, config: RobotConfig) -> np.ndarray:
     """Geom indices [F]."""
-    _check_once(config.feet, "feet")
-    feet = np.array([_index(model, GEOM, name, "feet") for name in config.feet])
+    feet = _indices(model, GEOM, config.feet, "feet")
     for name in np.array(config.feet)[model.geom_bodyid[feet] == 0]:
         raise ValueError(f"robot.feet: {name} is not part of the robot")
     return feet
 
 
-def _check_once(names: Iterable[str], key: str) -> None:
+def _indices(model: mujoco.MjModel, kind: mujoco.mjtObj, names: Sequence[str], key: str) -> np.ndarray:
+    """The index of each name. Raises ``ValueError`` for a name that is unknown or is listed twice."""
     for name in names:
-        if list(names).count(name) > 1:
+        if names.count(name) > 1:
             raise ValueError(f"robot.{key}: {name} is listed twice")
+    return np.array([_index(model, kind, name, key) for name in names])
 
 
 def _defaults(config: RobotConfig, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -221,9 +215,8 @@ def _defaults(config: RobotConfig, lower: np.ndarray, upper: np.ndarray) -> np.n
 def _index(model: mujoco.MjModel, kind: mujoco.mjtObj, name: str, key: str) -> int:
     index = mujoco.mj_name2id(model, kind, name)
     if index < 0:
-        word = {GEOM: "geom", BODY: "body", JOINT: "joint"}[kind]
         known = ", ".join(name for name in _names(model, kind) if name) or "none with a name"
-        raise ValueError(f"robot.{key}: the model has no {word} {name!r}; it has {known}")
+        raise ValueError(f"robot.{key}: the model has no {mujoco.mju_type2Str(kind)} {name!r}; it has {known}")
     return index
 
 

@@ -27,14 +27,16 @@ def check_whole(name: str, value: float, minimum: int) -> None:
         raise ValueError(f"{name} is {value}; it must be a whole number of at least {minimum}")
 
 
-def env_state(physics, obs: Array, reward, *, terminated, tracking_error=None, **components: Array) -> EnvState:
+def env_state(
+    physics, obs: Array, reward, *, terminated, metrics: dict | None = None, extras: dict | None = None, **components
+) -> EnvState:
     """An ``EnvState`` of a probe environment.
 
     Args:
         physics: any tree, leaves ``[B, ...]``.
         obs: ``[B]``, the component ``state``.
         reward, terminated: ``[B]`` or scalars.
-        tracking_error: ``[B]``, the metric of this name; None: no metric.
+        metrics, extras: name -> ``[B, ...]``; None: empty.
         **components: other components of the observation, ``[B, *shape]``.
     """
     ended = jnp.broadcast_to(jnp.asarray(terminated), obs.shape)
@@ -44,6 +46,12 @@ def env_state(physics, obs: Array, reward, *, terminated, tracking_error=None, *
         reward=jnp.broadcast_to(jnp.asarray(reward, jnp.float32), obs.shape),
         terminated=ended,
         timeout=jnp.zeros_like(ended),
-        metrics={} if tracking_error is None else {"tracking_error": tracking_error},
-        extras={},
+        metrics=metrics or {},
+        extras=extras or {},
     )
+
+
+def tracking_state(physics, obs: Array, error: Array, *, terminated, **components: Array) -> EnvState:
+    """``env_state`` with reward -error^2 and the metric ``tracking_error`` = |error|, for an ``error[B]``."""
+    metrics = {"tracking_error": jnp.abs(error)}
+    return env_state(physics, obs, -jnp.square(error), terminated=terminated, metrics=metrics, **components)

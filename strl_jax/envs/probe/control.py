@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.probe.base import Probe, env_state, signs
+from strl_jax.envs.probe.base import Probe, env_state, signs, tracking_state
 from strl_jax.types import Array, EnvState
 
 
@@ -17,12 +17,10 @@ class Action(Probe):
 
     def reset(self, key: Array) -> EnvState:
         zero = jnp.zeros(key.shape[0])
-        return env_state(zero, zero, zero, terminated=False, tracking_error=zero)
+        return tracking_state(zero, zero, zero, terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        error = action[:, 0] - self.target
-        zero = state.physics
-        return env_state(zero, zero, -jnp.square(error), terminated=True, tracking_error=jnp.abs(error))
+        return tracking_state(state.physics, state.physics, action[:, 0] - self.target, terminated=True)
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,10 @@ class StateAction(Probe):
 
     def reset(self, key: Array) -> EnvState:
         sign = signs(key)
-        return env_state(sign, sign, 0.0, terminated=False, tracking_error=jnp.zeros_like(sign))
+        return tracking_state(sign, sign, jnp.zeros_like(sign), terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        sign = state.physics
-        error = action[:, 0] - sign
-        return env_state(sign, sign, -jnp.square(error), terminated=True, tracking_error=jnp.abs(error))
+        return tracking_state(state.physics, state.physics, action[:, 0] - state.physics, terminated=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Nan(Probe):
         sign_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(key)
         sign = signs(sign_key)
         physics = {"sign": sign, "age": jnp.zeros_like(sign), "key": noise_key}
-        return env_state(physics, sign, 0.0, terminated=False, tracking_error=jnp.zeros_like(sign))
+        return tracking_state(physics, sign, jnp.zeros_like(sign), terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         next_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(state.physics["key"])
@@ -64,8 +60,7 @@ class Nan(Probe):
         sign = jnp.where(broken, jnp.nan, state.physics["sign"])
         age = jnp.where(broken, jnp.nan, state.physics["age"] + 1.0)
         physics = {"sign": sign, "age": age, "key": next_key}
-        error = action[:, 0] - sign
-        return env_state(physics, sign, -jnp.square(error), terminated=age >= 1.0, tracking_error=jnp.abs(error))
+        return tracking_state(physics, sign, action[:, 0] - sign, terminated=age >= 1.0)
 
 
 @dataclass(frozen=True)
@@ -110,11 +105,5 @@ class Image(Probe):
     def _image_state(self, pixel: Array, action: Array, *, terminated: bool) -> EnvState:
         error = action[:, 0] - (pixel[:, 1] / 3.5 - 1.0)
         rows, columns = jax.nn.one_hot(pixel[:, 0], 8), jax.nn.one_hot(pixel[:, 1], 8)
-        return env_state(
-            pixel,
-            jnp.zeros_like(error),
-            -jnp.square(error),
-            terminated=terminated,
-            tracking_error=jnp.abs(error),
-            image=rows[:, None, :, None] * columns[:, None, None, :],
-        )
+        image = rows[:, None, :, None] * columns[:, None, None, :]
+        return tracking_state(pixel, jnp.zeros_like(error), error, terminated=terminated, image=image)

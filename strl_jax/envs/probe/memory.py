@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from strl_jax.envs.probe.base import Probe, check_whole, env_state, signs
+from strl_jax.envs.probe.base import Probe, check_whole, signs, tracking_state
 from strl_jax.types import Array, EnvState
 
 
 @dataclass(frozen=True)
 class Delayed(Probe):
-    """Episodes of ``delay`` + 1 steps."""
+    """Episodes of ``delay`` + 1 steps. The action must be the sign, which ``state`` shows only at the first step."""
 
     delay: int = 4
 
@@ -20,6 +20,19 @@ class Delayed(Probe):
     @property
     def episode_length(self) -> int:
         return int(self.delay) + 1
+
+    def reset(self, key: Array) -> EnvState:
+        sign = signs(key)
+        zero = jnp.zeros_like(sign)
+        return self._state_of(sign, zero, sign, zero)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        sign, age = state.physics["sign"], state.physics["age"] + 1.0
+        return self._state_of(sign, age, 0 * sign, action[:, 0] - sign)
+
+    def _state_of(self, sign: Array, age: Array, shown: Array, error: Array, /, **components: Array) -> EnvState:
+        physics = {"sign": sign, "age": age}
+        return tracking_state(physics, shown, error, terminated=age > self.delay, **components)
 
 
 @dataclass(frozen=True)
@@ -33,17 +46,8 @@ class Remember(Delayed):
     cannot know the sign: it learns mean = 0 at the last step and V = -gamma^n (1 + std^2).
     """
 
-    def reset(self, key: Array) -> EnvState:
-        sign = signs(key)
-        zero = jnp.zeros_like(sign)
-        return env_state({"sign": sign, "age": zero}, sign, 0.0, terminated=False, tracking_error=zero)
-
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        sign, age = state.physics["sign"], state.physics["age"] + 1.0
-        last = age > self.delay
-        error = jnp.where(last, action[:, 0] - sign, 0.0)
-        physics = {"sign": sign, "age": age}
-        return env_state(physics, 0 * sign, -jnp.square(error), terminated=last, tracking_error=jnp.abs(error))
+    def _state_of(self, sign: Array, age: Array, shown: Array, error: Array) -> EnvState:
+        return super()._state_of(sign, age, shown, jnp.where(age > self.delay, error, 0.0))
 
 
 @dataclass(frozen=True)
@@ -59,20 +63,5 @@ class Teacher(Delayed):
 
     observation_shapes = {"state": (1,), "sign": (1,)}  # noqa: RUF012 (read only)
 
-    def reset(self, key: Array) -> EnvState:
-        sign = signs(key)
-        zero = jnp.zeros_like(sign)
-        physics = {"sign": sign, "age": zero}
-        return env_state(physics, sign, 0.0, terminated=False, tracking_error=zero, sign=sign[:, None])
-
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        sign, age = state.physics["sign"], state.physics["age"] + 1.0
-        error = action[:, 0] - sign
-        return env_state(
-            {"sign": sign, "age": age},
-            0 * sign,
-            -jnp.square(error),
-            terminated=age > self.delay,
-            tracking_error=jnp.abs(error),
-            sign=sign[:, None],
-        )
+    def _state_of(self, sign: Array, age: Array, shown: Array, error: Array) -> EnvState:
+        return super()._state_of(sign, age, shown, error, sign=sign[:, None])

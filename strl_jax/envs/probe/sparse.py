@@ -55,5 +55,5 @@ class Sparse(Probe):
         reward = reached - self.cost * jnp.maximum(moved, 0.0)
         nearest = jnp.minimum(jnp.floor(position + 0.5), self.length - 1)  # x = length counts as the last place
         place = jax.nn.one_hot(nearest.astype(jnp.int32), int(self.length))
-        state = env_state(position, position / self.length, reward, terminated=False, place=place)
-        return state.replace(metrics={"reached": reached.astype(jnp.float32)})
+        metrics = {"reached": reached.astype(jnp.float32)}
+        return env_state(position, position / self.length, reward, terminated=False, metrics=metrics, place=place)

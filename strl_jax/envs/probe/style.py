@@ -34,17 +34,18 @@ class Style(Probe):
         sign_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(key)
         sign = signs(sign_key)
         zero = jnp.zeros_like(sign)
-        state = env_state({"sign": sign, "key": noise_key}, sign, 0.0, terminated=False, tracking_error=zero)
-        return state.replace(extras={"ref_obs": zero[:, None], "ref_motion": zero[:, None]})
+        extras = {"ref_obs": zero[:, None], "ref_motion": zero[:, None]}
+        physics, metrics = {"sign": sign, "key": noise_key}, {"tracking_error": zero}
+        return env_state(physics, sign, 0.0, terminated=False, metrics=metrics, extras=extras)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         next_key, noise_key = jax.vmap(jax.random.split, out_axes=1)(state.physics["key"])
         noise = jax.vmap(lambda key: jax.random.normal(key, (1,)))(noise_key)
         sign, action_value = state.physics["sign"], action[:, 0]
         reward = -jnp.square(jnp.abs(action_value) - 1.0)
-        error = jnp.abs(action_value - self.prefer)
-        state = env_state({"sign": sign, "key": next_key}, sign, reward, terminated=True, tracking_error=error)
-        return state.replace(extras={"ref_obs": jnp.clip(action, -3.0, 3.0), "ref_motion": self.prefer + 0.1 * noise})
+        physics, metrics = {"sign": sign, "key": next_key}, {"tracking_error": jnp.abs(action_value - self.prefer)}
+        extras = {"ref_obs": jnp.clip(action, -3.0, 3.0), "ref_motion": self.prefer + 0.1 * noise}
+        return env_state(physics, sign, reward, terminated=True, metrics=metrics, extras=extras)
 
 
 TURN = 0.5  # rad, the rotation of the expert's phase in one step
@@ -67,13 +68,13 @@ class Gait(Probe):
     def reset(self, key: Array) -> EnvState:
         angle = jax.vmap(lambda k: jax.random.uniform(k, (), minval=-jnp.pi, maxval=jnp.pi))(key)
         zero = jnp.zeros_like(angle)
-        return env_state(angle, zero, 0.0, terminated=False, tracking_error=zero, phase=_phase(angle))
+        return env_state(angle, zero, 0.0, terminated=False, metrics={"tracking_error": zero}, phase=_phase(angle))
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         turn = jnp.clip(action[:, 0], -1.0, 1.0)
         angle = state.physics + turn
-        error = jnp.abs(turn - TURN)
-        return env_state(angle, 0 * angle, 1.0, terminated=False, tracking_error=error, phase=_phase(angle))
+        metrics = {"tracking_error": jnp.abs(turn - TURN)}
+        return env_state(angle, 0 * angle, 1.0, terminated=False, metrics=metrics, phase=_phase(angle))
 
 
 def expert_pairs(number: int, seed: int) -> np.ndarray:

@@ -19,7 +19,6 @@ class Constant(Probe):
         return env_state(zero, zero, zero, terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        del action
         return env_state(state.physics, state.physics, 1.0, terminated=self.terminates)
 
 
@@ -32,7 +31,6 @@ class ObservedReward(Probe):
         return env_state(sign, sign, 0.0, terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        del action
         return env_state(state.physics, state.physics, state.physics, terminated=True)
 
 
@@ -45,7 +43,6 @@ class Discounted(Probe):
         return env_state(age, age, 0.0, terminated=False)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        del action
         age = state.physics + 1.0
         last = age >= 2.0
         return env_state(age, age, last.astype(jnp.float32), terminated=last)
@@ -62,7 +59,7 @@ class Timeout(Constant):
 
 
 @dataclass(frozen=True)
-class Cycle(Probe):
+class Cycle(ObservedReward):
     """The observation alternates between 1 and -1; a step from 1 has reward 1, a step from -1 has reward 0.
 
     The first observation is 1 or -1 at random; only the time limit ends an episode.
@@ -73,11 +70,6 @@ class Cycle(Probe):
 
     episode_length = 1
 
-    def reset(self, key: Array) -> EnvState:
-        sign = signs(key)
-        return env_state(sign, sign, 0.0, terminated=False)
-
     def step(self, state: EnvState, action: Array) -> EnvState:
-        del action
         sign = state.physics
         return env_state(-sign, -sign, (sign > 0).astype(jnp.float32), terminated=False)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from strl_jax.envs.legged.config_ground import TerrainConfig
 from strl_jax.envs.legged.state import Legged
-from strl_jax.envs.legged.terrain import levels, obstacles
+from strl_jax.envs.legged.terrain import levels
 from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array
@@ -69,15 +69,3 @@ class Ground:
         shift = origins[field.level, field.column] - origins[fresh.field.level, fresh.field.column]
         motion = fresh.motion.replace(qpos=fresh.motion.qpos.at[:, :3].add(shift))
         return fresh.replace(motion=motion, feet=fresh.feet + shift[:, None], field=field)
-
-    def engaging_block(self, state: Legged) -> Array:
-        """The component ``engaging_block``, ``[B, 8]``; only on a terrain."""
-        return obstacles.engaging_block(
-            jnp.asarray(self.terrain.obstacles),
-            jnp.asarray(self.terrain.origins),
-            state.field.level,
-            state.field.column,
-            state.motion.qpos[:, :3],
-            self.config.engage_distance,
-            self.config.passed_distance,
-        )
