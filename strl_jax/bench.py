@@ -25,13 +25,13 @@ from strl_jax.sharding import AXIS, shard_jit
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Command line."""
+    """Parses the command line; None: the arguments of the process."""
     parser = launch.Parser(prog="python -m strl_jax.bench", description="Measure the training speed of a config.")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that replace the file's")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that replace those of the file")
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="YAML config")
-    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="timed calls of each program (10)")
-    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="iterations before timing (5)")
-    parser.add_argument("--out", type=Path, default=Path("bench.json"), metavar="FILE", help="JSON (bench.json)")
+    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="timed calls of each program; default: 10")
+    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="iterations before timing; default: 5")
+    parser.add_argument("--out", type=Path, default=Path("bench.json"), metavar="FILE", help="JSON file (bench.json)")
     launch.add_arguments(parser)
     arguments = parser.parse(argv)
     if arguments.repeats < 1 or arguments.warmup < 0:
@@ -81,12 +81,13 @@ def measure(runner: OnPolicyRunner, warmup: int, repeats: int, begin: float) -> 
     less of the simulator's state, see ``envs.live_leaves``.
 
     Args:
-        warmup: iterations before the measurement.
+        warmup: untimed iterations between the first two and the timed ones.
         repeats: measured calls of each program.
         begin: ``time.perf_counter()`` at the start of the command.
 
     Returns:
-        Median seconds, steps/s, ratios, compile seconds, memory and versions, as JSON.
+        A dict that JSON can store: median seconds of each program, environment steps per second, ratios,
+        compile seconds, peak memory in bytes, versions and the config.
     """
     programs = runner.programs
     programs.request("step")

@@ -24,21 +24,21 @@ from strl_jax.viewer.roll import Roll, make_roll
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Command line."""
+    """Parses the command line; None: the arguments of the process."""
     parser = launch.Parser(prog="python -m strl_jax.play", description="Run and show a trained policy.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
-    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="settings that replace the run's")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="changes of the run's config")
     launch.add_checkpoint_arguments(parser)
     parser.add_argument(
         "--num-envs", type=_integer(1, MOST), default=64, metavar="N", help="number of episodes; default: 64"
     )
     parser.add_argument(
-        "--seed", type=_integer(0, 2**32 - 1), metavar="N", help="seed of the episodes; default: the run's"
+        "--seed", type=_integer(0, 2**32 - 1), metavar="N", help="seed of the episodes; default: seed of the run"
     )
     parser.add_argument(
         "--command", type=_command, metavar="VX,VY,YAW", help="command for every robot, in m/s, m/s, rad/s"
     )
-    parser.add_argument("--table", action="store_true", help="tracking of commands over the trained ranges")
+    parser.add_argument("--table", action="store_true", help="table of how well commands are tracked")
     parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="write a video of environment 0")
     parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a 3D view of environment 0")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="plot velocities, torques and contacts")
@@ -80,7 +80,7 @@ def _integer(lowest: int, highest: int) -> Callable[[str], int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted."""
     arguments = parse(argv)
-    return launch.guarded(partial(_run, arguments), "interrupted; files that were not named above are unchanged")
+    return launch.guarded(partial(_run, arguments), "interrupted; only the files listed above were written")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -123,7 +123,7 @@ def _check(config: Config, env: Env, arguments: argparse.Namespace) -> list[str]
 
 
 def _play(trained: Trained, arguments: argparse.Namespace) -> tuple[Roll, dict]:
-    """Runs the episodes and prints the results. Returns the episodes, and all numbers as JSON."""
+    """Runs the episodes and prints the results. Returns the episodes, and all numbers as a dict for JSON."""
     seed = trained.config.seed if arguments.seed is None else arguments.seed
     key = jax.random.fold_in(jax.random.key(seed), trained.iteration)  # as in the evaluation during training
     console, count = Console(), arguments.num_envs

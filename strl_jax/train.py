@@ -24,12 +24,12 @@ from strl_jax.runners.on_policy import OnPolicyRunner
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Command line."""
+    """Parses the command line; None: the arguments of the process."""
     parser = launch.Parser(prog="python -m strl_jax.train", description="Train a policy.")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings over the config, like seed=7")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes of the config, like seed=7")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML config")
     parser.add_argument("--resume", type=Path, metavar="RUN_DIR", help="continue this run")
-    parser.add_argument("--log-dir", type=Path, metavar="DIR", help="run folder; default: by experiment and date")
+    parser.add_argument("--log-dir", type=Path, metavar="DIR", help="run folder; default: named by experiment and date")
     parser.add_argument("--print-config", action="store_true", help="print the resolved config and stop")
     parser.add_argument("--print-schema", action="store_true", help="print the JSON schema of configs and stop")
     launch.add_arguments(parser)
@@ -83,7 +83,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
         if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged
             try:
                 runner.learn(config.runner.max_iterations - done)
-            except ConfigError:  # a writer did not start: nothing was trained
+            except ConfigError:  # a log writer did not start, so nothing was trained
                 if not resumes and leader:
                     shutil.rmtree(runner.log_dir, ignore_errors=True)
                 raise
@@ -110,7 +110,14 @@ def _open_folder(runner: OnPolicyRunner, arguments: argparse.Namespace, lock: Ex
 
 
 def _resume(runner: OnPolicyRunner) -> list[str]:
-    """Loads the newest undamaged checkpoint; returns notes. A run whose checkpoints are lost is not started again."""
+    """Loads the newest undamaged ``last`` checkpoint; a run without checkpoints starts from the beginning.
+
+    Returns:
+        Notes for the user.
+
+    Raises:
+        CheckpointError: the metrics prove that the run had checkpoints, and all of them are missing.
+    """
     if runner.checkpointer.is_fresh():
         metrics.check_none_lost(runner.log_dir)
         return ["the run has no checkpoint yet; it starts from the beginning"]

@@ -102,7 +102,7 @@ def _amp_input(config: Config, env: Env) -> tuple[AmpInput, dict[str, np.ndarray
         )
     group = make_group(config, env, "amp") if config.env.groups.amp is not None else None
     path, expert = config.algorithm.expert_file, {}
-    # Only if the environment's own states are used: to trace a simulator takes seconds.
+    # Only if states of the environment are used, because tracing a simulator takes seconds.
     extras = _extras(env) if group is None or path is None else {}
     if group is None and "ref_obs" not in extras:
         raise ConfigError(

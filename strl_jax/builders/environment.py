@@ -79,7 +79,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
-    """Episodes of ``env``, with the config's time limit or the environment's own.
+    """Episodes of ``env``, with the config's time limit or the environment's default.
 
     Raises:
         ConfigError: ``env`` does not follow ``strl_jax.envs.base.Env``: a method or attribute is
@@ -129,7 +129,7 @@ def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
     return validated(LeggedConfig, data, lambda problem: str(Problem(("env", "kwargs", *problem.path), problem.text)))
 
 
-LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # name to section terrain
+LEGGED = {"flat": {"mesh_type": "plane"}, "rough": {"mesh_type": "heightfield"}}  # name -> terrain defaults
 
 
 def _playground_env(rest: str, kwargs: dict) -> Env:

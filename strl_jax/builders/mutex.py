@@ -111,7 +111,7 @@ def _selection_options(policy: MutexFields) -> dict[str, Any]:
 
 
 def _selection(env, count: int) -> Segments:
-    """The observation component with a column for each sub-policy, which selects one."""
+    """The component ``selection``, shape ``(count,)``: one-hot or weights, one column for each sub-policy."""
     if SELECTION not in env.observation_shapes:
         raise ConfigError(f"policy: ActorCriticMutex needs the component {SELECTION} of the environment; it has none")
     segments = Segments.select_from(env.observation_shapes, (SELECTION,))

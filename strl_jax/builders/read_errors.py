@@ -15,7 +15,7 @@ def reported_under(key: str, path: str | Path | None = None, keys: Mapping[str, 
 
     Args:
         path: what is read; a line that begins with it does not repeat it.
-        keys: start of a line that has its own key -> what replaces it; no ``KEY: PATH`` is added.
+        keys: start of a line that already names a config key -> its replacement; such a line gets no ``KEY: PATH``.
     """
     prefix = key if path is None else f"{key}: {path}"
     try:

@@ -33,7 +33,7 @@ def read_fitting(
     Args:
         reader, candidates: the run, and which of its checkpoints to try.
         target, subset: see ``CheckpointReader.restore``.
-        config: the algorithm's; the error for another size names the settings that changed.
+        config: config of the algorithm; if a size differs, the error names the settings that changed.
 
     Returns:
         Kind, iteration, the result of ``restore``, and the checkpoint's meta.
@@ -77,12 +77,12 @@ def read_policy(
 
     Args:
         run_dir: run folder.
-        kinds: of checkpoints, in order of preference; the newest intact one is read.
-        sharding: where the arrays are read to, with all processes; None: the first device.
+        kinds: kinds of checkpoints, in order of preference; of a kind, the newest intact one is read.
+        sharding: sharding with which the arrays are read, by all processes together; None: on the first device.
 
     Returns:
-        The algorithm that the checkpoint's config describes; its variables ``{"params": ...}`` and
-        statistics, NumPy arrays that may be changed; and the checkpoint's meta.
+        PPO with the policy of the checkpoint, without teacher, discriminator and hooks; the policy's variables
+        ``{"params": ...}`` and the statistics, NumPy arrays that may be changed; and the checkpoint's meta.
 
     Raises:
         CheckpointError: there is no intact checkpoint, or this version cannot use its config.

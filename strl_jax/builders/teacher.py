@@ -29,11 +29,13 @@ ERROR_KEYS = {"policy.": f"{KEY}.", "policy:": f"{KEY}:", GROUP: GROUP}  # see r
 def load_teacher(config: Config, env) -> tuple[Teacher, dict[str, Any]]:
     """The teacher that ``algorithm.teacher_policy`` names, and its weights and statistics.
 
-    It observes the components of ``env.groups.teacher``. The default is those of its own run;
-    for a torch file those of the critic, or of the actor (``label_action_with_critic_obs``).
+    The teacher observes the components of ``env.groups.teacher``. By default these are the components that its
+    run folder names; for a torch file or a mutex policy, those of the critic or of the actor
+    (``label_action_with_critic_obs``).
 
     Returns:
-        The teacher, and ``{"variables": ..., "stats": {"actor": component -> RunningStats}}``.
+        The teacher, and ``{"variables": ..., "stats": {"actor": component -> RunningStats}}``; ``stats`` is
+        empty for a mutex policy.
 
     Raises:
         ConfigError: the policy cannot be read, or does not fit the environment; one line for each fault.
@@ -121,7 +123,7 @@ def _default_names(config: Config, groups: Mapping[str, Segments]) -> Sequence[s
 
 
 def _mutex(config: Config, env, section: dict) -> tuple[Teacher, dict]:
-    """A policy that selects among trained ones."""
+    """The mutex policy that ``section`` describes, as a teacher."""
     names = make_group(config, env, "teacher", _default_names(config, make_groups(config, env))).names
     groups = {"actor": list(names), "critic": list(names)}
     compat = {"zero_mutex_buffer": config.resolved_compat.zero_mutex_buffer}

@@ -39,8 +39,8 @@ def load(
     if actions != action_size:
         raise TorchFileError(f"it has {actions} actions, the environment {action_size}")
     config, _ = from_dict({"env": {"name": "torch:file"}, "policy": dict(section), "compat": {"linear_std": True}})
-    # Only estimators and critic encoders name the critic's components. For other policies its size is
-    # enough, and the components may be others than here.
+    # Only estimators and critic encoders name the critic's components. For other policies the size of the
+    # critic's observation is enough, and its components may differ from those of this run.
     settings, critic = config.policy, groups["critic"]
     critic_encoders = getattr(settings, "critic_encoder_component_names", None)
     if not isinstance(settings, EstimatorStageFields) and critic_encoders is None:

@@ -100,12 +100,12 @@ def raised(error: BaseException) -> str:
 
 
 def _is_library(filename: str) -> bool:
-    """Whether a file belongs to this package, to JAX or to the import system: the fault is not there."""
+    """Whether a file belongs to this package, to JAX or to the import system, so that it is not shown."""
     return filename.startswith(("<frozen", HERE)) or f"{os.sep}jax{os.sep}" in filename or "importlib" in filename
 
 
 def nearest(name: Any, choices: Iterable[str]) -> str | None:
-    """The choice that is most similar to ``name``, in upper or lower case; None if none is similar."""
+    """The choice that is most similar to ``name``, ignoring case; None if none is similar."""
     by_lower = {choice.lower(): choice for choice in choices}
     lower = str(name).lower()
     matches = difflib.get_close_matches(lower, list(by_lower), n=1)
@@ -114,7 +114,7 @@ def nearest(name: Any, choices: Iterable[str]) -> str | None:
 
 
 def hint(name: Any, choices: Iterable[str]) -> str:
-    """``; nearest is NAME``, or nothing."""
+    """``; nearest is NAME``, or an empty string."""
     choice = nearest(name, choices)
     return f"; nearest is {choice}" if choice else ""
 
@@ -168,7 +168,7 @@ def _path(details: dict, data: Any, model: type[BaseModel]) -> tuple:
             path.append(part)
             data = data[part] if known else None
     if kind in ("missing", "invalid_key") and path[-1:] != [location[-1]]:
-        path.append(location[-1])  # not a key of the data, or one that is no string
+        path.append(location[-1])  # the key is not in the data, or is no string
     if kind in UNNAMED:
         path.append("name")
     return (*path, *_inner_keys(details)[0]) if kind == "value_error" else tuple(path)
@@ -194,7 +194,7 @@ def _text(path: tuple, errors: list[dict], model: type[BaseModel]) -> str:
         return not_one_of(value["name"], names) if "name" in value else f"it is missing; {must_be_one_of(names)}"
     if kind == "value_error":
         keys, message = _inner_keys(errors[0])
-        section = isinstance(value, dict) and find_model(model, path) is not None  # too long to be shown
+        section = isinstance(value, dict) and find_model(model, path) is not None  # too long for a message
         return message if keys or section else f"{show(value)} is not allowed; {message}"
     allowed = list(dict.fromkeys(_allowed(details) for details in errors))
     names = [name for details in errors for name in _literals(details)]

@@ -1,4 +1,4 @@
-"""Keys of a ``train_cfg`` of st_rl, legged_gym or rsl_rl that have another name here, or no meaning."""
+"""Keys of a ``train_cfg`` of st_rl, legged_gym or rsl_rl that have another name or no meaning in this library."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ DROPPED: dict[tuple[str, ...], str] = {
 
 
 def translate(data: dict) -> list[str]:
-    """Moves the keys of ``data`` to their names here, and removes those without a meaning.
+    """Moves the keys of ``data`` to their names in this library, and removes those without a meaning.
 
     Returns:
         One warning for each key that is removed.
@@ -66,7 +66,7 @@ def translate(data: dict) -> list[str]:
 
 
 def translate_override(key: tuple[str, ...], value: Any) -> tuple[list[tuple[tuple[str, ...], Any]], list[str]]:
-    """An override with today's keys, and the warnings; ``value`` may be a section with old keys.
+    """An override with the key names of this library, and the warnings; ``value`` may be a section with old keys.
 
     Returns:
         The keys with their values, and one warning for each key that is removed.

@@ -41,7 +41,8 @@ def from_dict(data: Mapping) -> tuple[Config, list[str]]:
     """A config from a dict, which may be a ``train_cfg`` of st_rl, legged_gym or rsl_rl.
 
     Args:
-        data: sections ``runner``, ``algorithm``, ``policy``, ``env``; it is not changed.
+        data: mapping with the sections ``runner``, ``algorithm``, ``policy`` and ``env``, as well as ``seed``
+            and ``compat``; the mapping is not changed.
 
     Returns:
         The config, and a warning line for each key that has no meaning here.

@@ -15,13 +15,13 @@ Sizes = Count | tuple[Count, ...]
 Padding = Annotated[int, Field(ge=0, le=MOST)]
 Paddings = Padding | tuple[Padding, ...]
 Bounded = Annotated[float, Field(ge=-1e6, le=1e6)]
-SCALES = (1e-6, 1e6)  # of actions
+SCALES = (1e-6, 1e6)  # lowest and highest action scale
 Scale = Annotated[float, Field(ge=SCALES[0], le=SCALES[1])]
 EncoderClass = Literal["MlpModel", "Conv2dHeadModel"]
 
 
 def _one_of(known: Iterable[str]) -> AfterValidator:
-    """Refuses a name that is not one of ``known``, in any case of letters."""
+    """Refuses a name that is not one of ``known``, ignoring case."""
     known = tuple(known)
 
     def check(name: str) -> str:
@@ -37,14 +37,14 @@ Nonlinearity = Annotated[str, _one_of([*ACTIVATIONS, *TORCH_ACTIVATIONS])]
 
 
 class PolicyConfig(Section):
-    """The actor-critic: the keywords of every class.
+    """The actor-critic: the keywords that all policy classes have.
 
     Attributes:
         actor_hidden_dims, critic_hidden_dims: sizes of the hidden layers.
         activation: name of the activation.
         init_noise_std: initial standard deviation of the actions.
         mu_activation: activation of the action mean, or null.
-        initialization: torch (uniform in 1/sqrt(inputs)) or orthogonal (gain sqrt(2)).
+        initialization: torch (uniform in +-1/sqrt(inputs)) or orthogonal (gain sqrt(2)).
     """
 
     actor_hidden_dims: tuple[Count, ...] = (256, 256, 256)
@@ -110,7 +110,7 @@ class EncoderFields(Section):
         encoder_output_size: size of each latent.
         critic_encoder_component_names: components that the critic's encoders replace; null: the critic has no
             encoders; shared: it uses the actor's.
-        critic_encoder_class_name, critic_encoder_kwargs: class and keywords of the critic's own encoders;
+        critic_encoder_class_name, critic_encoder_kwargs: class and keywords of the critic's encoders;
             null: the same as the actor's.
     """
 
@@ -218,7 +218,8 @@ class FieldMutexFields(MutexFields):
     Attributes:
         cmd_vel_mapping: index of a sub-policy to its commanded forward velocity in m/s, or to a
             range from which a velocity is drawn for each episode.
-        reset_non_selected: sub-policies whose recurrent state is cleared after a step: all, when_skill, or false: none.
+        reset_non_selected: which sub-policies get a zero recurrent state after a step. all: those that are not
+            selected; when_skill: the same without the first, and only while the first is not selected; false: none.
         action_smoothing_buffer_len: number of steps over which the selection is averaged.
     """
 

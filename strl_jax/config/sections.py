@@ -40,8 +40,8 @@ class GroupsConfig(Section):
     Attributes:
         actor, critic: names of components; null: all components of the environment,
             in its order.
-        teacher: components of a teacher; null: those in its own run; if it has none, the critic's
-            or the actor's (algorithm.label_action_with_critic_obs).
+        teacher: components of a teacher; null: those in the run folder of the teacher; without a run folder,
+            the critic's or the actor's (algorithm.label_action_with_critic_obs).
         amp: components that the discriminator of an adversarial motion prior sees before and
             after a step; null: the environment's ref_obs.
         rnd: components of random network distillation; null: the actor's.
@@ -61,7 +61,7 @@ class EnvConfig(Section):
         name: ``brax:NAME:BACKEND``, ``legged:flat``, ``legged:rough``, ``playground:NAME``, ``probe:NAME``, or
             the import path ``my_package.my_module:make_env`` of a callable that returns an environment.
         num_envs: number of environments on all devices together.
-        episode_length: time limit in steps; null: the environment's own.
+        episode_length: time limit in steps; null: the environment's default.
         pool_fraction: number of initial states that are drawn for the resets of an iteration,
             as a fraction of num_envs.
         kwargs: keyword arguments of the environment.
@@ -91,8 +91,8 @@ class RunnerConfig(Section):
         eval_interval: iterations between evaluations; 0: no evaluation.
         num_eval_envs: number of environments of an evaluation.
         init_at_random_ep_len: the first episodes start at random time steps.
-        init_from: run folder from whose policy a new run starts, or null; the best policy is used, or if there is
-            none the last or a numbered one.
+        init_from: run folder of the policy from which a new run starts, or null; its best checkpoint is used; if
+            there is none, the last, or else a numbered one.
         ckpt_manipulator: by_component, or the import path ``pkg.mod:function`` of a function that
             changes the weights of init_from so that they fit.
         log_root: folder that contains all experiments.
@@ -133,7 +133,7 @@ class Config(Section):
 
     Attributes:
         seed: seed of all random numbers.
-        compat: ``default``, ``st_rl`` (the torch library's behaviour in all respects), or single differences.
+        compat: ``default``, ``st_rl`` (the torch library's behaviour in all respects), or a mapping of differences.
         env: the environments.
         policy: the actor-critic.
         algorithm: the settings of the algorithm.
@@ -165,7 +165,7 @@ class Config(Section):
         return self
 
     def check_minibatches(self, num_devices: int) -> None:
-        """Whether each device can divide its samples into ``algorithm.num_mini_batches``.
+        """Checks that each device can divide its samples into ``algorithm.num_mini_batches``.
 
         A policy with a memory learns from whole environments: these are its samples.
 

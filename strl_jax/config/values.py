@@ -48,7 +48,7 @@ def find_model(root: type[BaseModel], path: tuple, tags: tuple = ()) -> type[Bas
     """The model of the section ``path``; None if there is none.
 
     Args:
-        tags: names among which is that of the model, where a field has several.
+        tags: where a field allows several models, the one whose ``name`` is in ``tags`` is chosen.
     """
     model = root
     for name in path:
@@ -63,7 +63,7 @@ def find_model(root: type[BaseModel], path: tuple, tags: tuple = ()) -> type[Bas
 
 
 def model_names(annotation: Any) -> tuple[str, ...]:
-    """Names of the models of a discriminated union: of each the only value of its field ``name``."""
+    """Names of the models of a discriminated union: the only value that each allows for its field ``name``."""
     return tuple(filter(None, map(_name_of, items(annotation))))
 
 
@@ -97,7 +97,7 @@ def _from_text(kinds: list, text: str) -> Any:
 
 def _from_mapping(kinds: list, value: dict) -> dict:
     models = [kind for kind in kinds if is_model(kind)]
-    numeric = float in kinds and any(get_origin(kind) is dict for kind in kinds)  # a number for all or by name
+    numeric = float in kinds and any(get_origin(kind) is dict for kind in kinds)  # or name -> number
     if len(models) > 1 or numeric:  # several models are schedules: all their arguments are numbers
         return _numbers(value)
     fields = models[0].model_fields if models else {}

@@ -57,7 +57,7 @@ class BraxEnv(SimulatorEnv):
 
     @property
     def mj_model(self):
-        """MuJoCo's model, whose ``qpos`` are ``positions``; None if the backend has no MuJoCo model."""
+        """MuJoCo's model; ``positions`` returns its ``qpos``. None if the backend has no MuJoCo model."""
         return getattr(self._env.sys, "mj_model", None)
 
     def _motion(self, state) -> tuple[Array, Array]:

@@ -14,9 +14,9 @@ SMALLEST_POOL = 16  # states; with fewer, a small number of environments could a
 
 @dataclass(frozen=True)
 class EpisodeEnv:
-    """Runs one episode of ``env`` after the other.
+    """Runs the episodes of ``env``, one after another.
 
-    When an environment ends, it takes its next state from a pool of initial states. The pool
+    When an episode ends, its environment takes the next state from a pool of initial states. The pool
     is computed once per iteration, so no step has to reset all environments.
 
     A step is invalid where physics, observation, reward, metrics or extras are not finite, or
@@ -80,7 +80,7 @@ class EpisodeEnv:
         draw: Array,
         ends: Callable[[EnvState], Array] | None = None,
     ) -> tuple[EpisodeState, TimeStep]:
-        """One step of all environments. Those that end continue with a state of ``pool``.
+        """One step of all environments. Those whose episode ends continue with a state of ``pool``.
 
         Args:
             action: ``[B, A]``.

@@ -29,14 +29,14 @@ class PlaygroundEnv(SimulatorEnv):
     A dict observation keeps its names; an array becomes the component ``state``. Actions are
     clipped to [-1, 1], as in Playground's wrapper for torch (Brax's PPO limits them with a tanh).
     ``done`` is a termination: Playground's time limit and resets are not used, so this adapter
-    reports no time-out. One step here is ``action_repeat`` steps of the environment, and its
-    reward is their sum. ``episode_length`` is the config's length, counted in such steps. Of the
-    state only the live leaves are kept (CartpoleBalance in JAX: 8 of 95).
+    reports no time-out. One step of this adapter is ``action_repeat`` steps of the environment, and
+    its reward is the sum of their rewards. ``episode_length`` is the config's length, counted in steps
+    of the adapter. Of the state only the live leaves are kept (CartpoleBalance in JAX: 8 of 95).
 
-    JAX cannot see which leaves the functions of Warp read, so more leaves are kept (117 of 196),
-    except those that all environments share (contacts): every step computes them again. There is
-    room for ``naconmax`` contacts of all environments on a device together; increase it for
-    many environments. Warp runs on CUDA; on a CPU it is slow.
+    With ``warp``, JAX cannot see which leaves the functions of Warp read, so more leaves are kept (117
+    of 196). The leaves that all environments share (contacts) are not kept: every step computes them
+    again. All environments on a device together can have ``naconmax`` contacts; increase this number
+    for many environments. Warp runs on CUDA; on a CPU it is slow.
 
     Args:
         name: name in Playground's registry, for example ``CheetahRun``.
@@ -50,7 +50,7 @@ class PlaygroundEnv(SimulatorEnv):
     """
 
     def __init__(self, name: str, impl: str = "jax", config_overrides: Mapping[str, Any] | None = None):
-        known = sorted(name for suite in SUITES for name in suite.ALL_ENVS)  # read at each call: users register more
+        known = sorted(name for suite in SUITES for name in suite.ALL_ENVS)  # at each call: users can register more
         if name not in known:
             raise ValueError(f"unknown MuJoCo Playground environment {name!r}; known: {', '.join(known)}")
         config = _config(name, impl, config_overrides)
@@ -81,7 +81,7 @@ class PlaygroundEnv(SimulatorEnv):
 
     @property
     def mj_model(self):
-        """MuJoCo's model, whose ``qpos`` are ``positions``."""
+        """MuJoCo's model; ``positions`` returns its ``qpos``."""
         return self._env.mj_model
 
     def _motion(self, state) -> tuple[Array, Array]:
@@ -166,7 +166,7 @@ def _get_menagerie() -> None:
 
 
 def _repeated(step: Callable, times: int) -> Callable:
-    """A step that repeats ``step`` with the same action: the sum of the rewards; done if a single step is done."""
+    """A step that repeats ``step`` with the same action: the reward is the sum; done if one of the steps is done."""
     if times == 1:
         return step
 

@@ -82,7 +82,7 @@ def read(
         config, env: of the run.
 
     Returns:
-        The policy, and its description for users of the exported file, as JSON.
+        The policy, and its description for users of the exported file, which can be written as JSON.
 
     Raises:
         CheckpointError: all are damaged, or the checkpoint has other observations.

@@ -46,7 +46,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit code: 0, or 2 for bad input, when nothing is written."""
+    """Runs the command. Returns the exit code: 0, or 2 for bad input or 130 after Ctrl-C; then nothing is written."""
     arguments = parse(argv)
     return launch.guarded(partial(_run, arguments), "interrupted; no run folder was made", (TorchFileError,))
 

@@ -31,8 +31,8 @@ def import_moments(
     If the file has ``std`` and the policy log(std), or vice versa, the moments are converted
     by the chain rule: d/dlog(std) = std d/dstd, so the first moment is multiplied by std and
     the second by its square. This is exact for a constant std, and std changes little during
-    the averaging time of the moments. Moments of zero with a large step count would make the
-    first updates several times too large.
+    the averaging time of the moments. Setting the moments to zero instead would be worse: with a
+    large step count, the first updates would be several times too large.
 
     Args:
         checkpoint: with or without ``optimizer_state_dict``.
@@ -152,7 +152,7 @@ def _places(weights: Mapping, algorithm: Algorithm) -> dict[str, tuple[str, ...]
 
 
 def _slope(name: str, path: tuple[str, ...], value: np.ndarray) -> np.ndarray | float:
-    """Derivative of the file's parameter by ours."""
+    """Derivative of the file's parameter with respect to ours."""
     if (name, path) == ("std", LOG_STD):
         return value
     if (name, path) == ("log_std", STD):

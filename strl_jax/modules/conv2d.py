@@ -23,7 +23,7 @@ def _pair(value: Size) -> tuple[int, int]:
     """An int or a pair as (height, width).
 
     Raises:
-        ValueError: the value has another length.
+        ValueError: the value is a sequence whose length is not 2.
     """
     pair = (value, value) if isinstance(value, int) else tuple(value)
     if len(pair) != 2:

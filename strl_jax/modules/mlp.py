@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": elu,
     "selu": jax.nn.selu,
     "relu": jax.nn.relu,
-    "crelu": jax.nn.relu,  # st_rl's alias, not the concatenated one
+    "crelu": jax.nn.relu,  # in st_rl, crelu is another name of relu, not the concatenated ReLU
     "lrelu": partial(jax.nn.leaky_relu, negative_slope=0.01),
     "leaky_relu": partial(jax.nn.leaky_relu, negative_slope=0.01),
     "tanh": jnp.tanh,

@@ -35,8 +35,8 @@ class MutexPolicy(nn.Module):
 
     st_rl's ActorCriticMutex (``explicit``), ActorCriticFieldMutex (``field``) and
     ActorCriticClimbMutex (``climb``). All sub-policies receive the same observation, in
-    which the last actions are in the units of the selected sub-policy and the velocity
-    command is the one of the selected sub-policy. The policy acts one step at a time and
+    which the last actions are in the units of the selected sub-policy, and the velocity
+    command is that of the selected sub-policy, if it has one. The policy acts one step at a time and
     cannot be trained; ``gather_variables`` makes its variables.
 
     Attributes:
@@ -51,7 +51,8 @@ class MutexPolicy(nn.Module):
             is drawn for each environment at its reset. Empty: the commands are left unchanged.
         reset_non_selected: which memories are set to zero after a step, see ``find_idle``.
         action_smoothing_buffer_len: number of selections over which the weights are averaged.
-        jump_down_vel: ``climb``: velocity or range of jump-down; None: the one of obstacle id 3.
+        jump_down_vel: ``climb``: velocity or range (low, high) of jump-down, m/s; None: that of obstacle id 3. It
+            has no effect if ``cmd_vel_mapping`` is empty.
         legacy: behaves like st_rl. The buffer is initially zero and is not cleared at resets; if
             no obstacle is flagged, the sub-policies see the flag of id 0; ``field`` may have
             fewer sub-policies than obstacle ids, and an id without a sub-policy gives action 0.
@@ -223,7 +224,8 @@ def gather_variables(variables: Sequence[dict], normalizers: Sequence[dict[str, 
     Args:
         variables: Flax variables of each sub-policy, in the order of ``sub_policies``.
         normalizers: for each sub-policy ``mean`` and ``std``, each ``[D]``, of the observations
-            that it was trained on, or None if they were not normalised.
+            that it was trained on, or None if they were not normalised. The observation is divided by
+            ``std``, so ``std`` must include the epsilon of the normaliser.
     """
     gathered: dict = {}
     for i, (own, moments) in enumerate(zip_longest(variables, normalizers)):

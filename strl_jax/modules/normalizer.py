@@ -34,7 +34,7 @@ def update(
     Args:
         stats: moments of ``[*shape]``.
         x: samples ``[..., *shape]``.
-        where: bool, the batch axes of ``x``; only entries that are true are counted.
+        where: bool, with the batch axes of ``x`` as its shape; only samples where it is true are counted.
         until: statistics of at least this many samples are not updated.
         axis_name: axis of ``shard_map``; the samples of all shards are counted.
 

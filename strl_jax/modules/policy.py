@@ -93,12 +93,12 @@ class Policy(nn.Module):
         Args:
             groups: packed groups, ``[..., D]``.
             carry: memory states before the first step, see ``initial_carry``.
-            reset: batch shape, bool or 0/1; memories are set to zero before these steps.
+            reset: batch shape, bool or 0/1; where it is true, the memories are set to zero before the step.
             masks: stage -> bool, batch shape: where the estimate replaces the true
-                components. A stage in ``replace_probs`` without a mask replaces them
-                everywhere, as on a robot that cannot measure them.
-            random_carry: ``mask``, bool, batch shape: before these steps the memory states
-                are replaced by ``carry``, also where ``reset`` is set; ``carry``: same
+                components. A stage without a mask replaces them everywhere if its
+                ``replace_prob`` is above 0, as on a robot that cannot measure them.
+            random_carry: ``mask``, bool, batch shape: where it is true, the memory states are replaced
+                by ``carry`` before the step, also where ``reset`` is true; ``carry``: same
                 structure as the argument ``carry``, leaves ``[T, B, ...]``, or ``[B, ...]``
                 for one step. See ``random_carry.draw_random_carry``.
         """
@@ -128,7 +128,7 @@ class Policy(nn.Module):
         return self.critic(x)[..., 0], carries
 
     def act_with_embedded_latent(self, embedded: Array, carry: dict, reset: Array) -> tuple[Array, dict]:
-        """Action mean ``[..., A]`` and the new carry from the output of ``embed_actor``; has st_rl's name."""
+        """Action mean ``[..., A]`` and the new carry from the output of ``embed_actor``; the name is st_rl's."""
         mean, end, _ = self._head(embedded, carry, reset)
         return mean, carry | last(end, reset)
 

@@ -75,7 +75,7 @@ def _forward(kind: str, inputs: Array, weight: Array, bias: Array, keep: Array, 
         carry = CELLS[kind](gates, carry)
         return carry, (carry, gates)
 
-    if len(keep) == 1:  # without scan, which outside of jit is compiled again at every call
+    if len(keep) == 1:  # one step needs no scan; outside of jit, a scan is compiled again at every call
         _, outputs = step(carry, jax.tree.map(lambda leaf: leaf[0], (inputs, keep, new_carry)))
         carries, gates = jax.tree.map(lambda leaf: leaf[None], outputs)
     else:

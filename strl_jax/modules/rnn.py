@@ -18,6 +18,7 @@ def initial_carry(kind: str, batch: int, num_layers: int, hidden_size: int, dtyp
 class Memory(nn.Module):
     """A stack of recurrent layers with the parameters of ``torch.nn.LSTM`` and ``torch.nn.GRU``.
 
+    The weights are torch's, transposed: ``[input, G H]`` and ``[H, G H]`` for G gates.
     Each layer has two biases; the gates are in torch's order, i, f, g, o (LSTM) or
     r, z, n (GRU); see ``recurrence`` for the equations. Sequences are not padded: they
     can contain ends of episodes, and the carry is set to zero before the first step of
@@ -48,12 +49,12 @@ class Memory(nn.Module):
         Args:
             x: ``[T, B, D]``, or ``[B, D]`` for one step.
             carry: before the first step, leaves ``[B, layers, H]``.
-            reset: ``[T, B]`` or ``[B]``, bool or 0/1: the carry is set to zero before these steps.
+            reset: ``[T, B]`` or ``[B]``, bool or 0/1: where it is true, the carry is set to zero before the step.
             new_carry: leaves ``[T, B, layers, H]``, or ``[B, layers, H]`` for one step: states
                 that replace the carry, see ``replace``.
-            replace: bool, shape of ``reset``: before these steps ``new_carry`` replaces the
-                carry, also where ``reset`` is set. No gradient flows into ``new_carry`` or
-                into the steps before.
+            replace: bool, shape of ``reset``: where it is true, ``new_carry`` replaces the carry before
+                the step, also where ``reset`` is true. No gradient flows into ``new_carry`` or
+                into earlier steps.
 
         Returns:
             Outputs ``[T, B, H]`` and leaves ``[T, B, layers, H]``; both without ``T`` for one step.

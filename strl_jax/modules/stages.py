@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MemoryStage:
-    """Recurrent memories: actor, critic, estimator and adaptor each have one, with these settings.
+    """Recurrent memories with these settings: one each for the actor, the critic, the adaptor and the estimator.
+
+    An estimator that is ``on_actor_memory`` has none.
 
     Attributes:
         kind: ``lstm`` or ``gru``.
@@ -20,7 +22,7 @@ class MemoryStage:
 
 @dataclass(frozen=True)
 class EstimatorStage:
-    """A network, trained by supervision, that predicts observation components from other components.
+    """A network, trained with supervision, that predicts observation components from other components.
 
     Attributes:
         inputs: components of the actor's group that it reads; their order does not matter.
@@ -28,7 +30,8 @@ class EstimatorStage:
         hidden_sizes: sizes of the hidden layers; the output layer is linear.
         nonlinearity: activation of the hidden layers.
         replace_prob: probability that the actor reads the estimate instead of the true component.
-        on_actor_memory: it reads the output of the actor's memory instead of ``inputs``.
+        on_actor_memory: it reads the output of the actor's memory instead of ``inputs``; the actor then never
+            reads the estimate.
     """
 
     inputs: tuple[str, ...]
@@ -48,7 +51,7 @@ class EncoderStage:
         hidden_sizes: sizes of the hidden layers of the MLP (after the convolutions, if any).
         latent_size: size of the latent.
         linear: the last layer has no activation.
-        nonlinearity: activation of all other layers.
+        nonlinearity: activation of all layers (with ``linear``: of all except the last).
         channels, kernel_sizes, strides, paddings, use_maxpool, normlayer: the
             convolutions before the MLP, see ``Conv2dModel``; no channels: no convolutions.
     """

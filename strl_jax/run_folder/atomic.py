@@ -27,7 +27,8 @@ def replacement(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:  # from write, not open
+        # An error while writing names no file; an error of open does.
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()

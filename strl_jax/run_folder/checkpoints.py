@@ -37,10 +37,10 @@ class Checkpointer(CheckpointReader):
         self._current: dict[str, set[int]] = {kind: set() for kind in KINDS}  # saved or restored by this object
 
     def save(self, kind: str, iteration: int, state: dict[str, Any], meta: dict) -> None:
-        """Starts to write a checkpoint; returns when the state is copied, so that it may be donated.
+        """Starts to write a checkpoint; returns when the state is copied, so that the caller may donate it.
 
-        Waits for the save before. Does nothing if this object has already saved or restored
-        that iteration of that kind; replaces a checkpoint that another process has left there.
+        Waits for the previous save. Does nothing if this object has already saved or restored that
+        iteration of that kind. A checkpoint of the same iteration from an earlier session is replaced.
 
         Args:
             kind: ``best``, ``last`` or ``numbered``.
@@ -49,7 +49,7 @@ class Checkpointer(CheckpointReader):
 
         Raises:
             CheckpointError: the kind is unknown, meta or state cannot be written, or
-                this save or the one before failed.
+                this save or the previous one failed.
         """
         iteration = int(iteration)
         self._folder(kind)

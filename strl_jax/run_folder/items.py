@@ -88,7 +88,7 @@ def check_values(path: Path, saved: Mapping, restored: Mapping) -> None:
 
 
 def rebuild(tree: Any, target: Mapping, restored: Mapping | None, saved: Mapping) -> Any:
-    """``tree``, whose leaves by path are ``target``, with the restored values."""
+    """``tree`` with the restored values. ``target`` is path -> leaf of ``tree``, in its order."""
     restored = restored or {}
     leaves = [decode(restored.get(path), saved[path], leaf) for path, leaf in target.items()]
     return jax.tree.unflatten(jax.tree.structure(tree), leaves)

@@ -1,4 +1,4 @@
-"""Observation layout and versions, which a checkpoint stores, and how they differ from the present ones."""
+"""Observation layout and versions, which a checkpoint stores, and how they differ from the current ones."""
 
 import importlib.metadata
 import platform
@@ -26,7 +26,7 @@ def layout(algorithm: Algorithm) -> dict:
 
 
 def groups_of(layout: dict) -> dict[str, Segments]:
-    """The observation groups of a result of ``layout``, also after JSON."""
+    """The observation groups in a result of ``layout``, which may have been read from JSON."""
     return {
         group: Segments(tuple(components), tuple(map(tuple, components.values())))
         for group, components in layout["groups"].items()
@@ -52,7 +52,7 @@ def check_layout(saved: dict, current: dict) -> None:
 
 
 def _by_title(layout: dict) -> dict[str, str]:
-    """Shapes of components and the action size, by name in a message."""
+    """Shapes of components and the action size, by the names that messages show."""
     shapes = {
         f"observation group {group!r}, component {name!r}": f"shape {tuple(shape)}"
         for group, components in layout["groups"].items()
@@ -74,10 +74,10 @@ def versions() -> dict[str, str | int | None]:
 
 
 def differences(meta: dict, shards: int) -> list[str]:
-    """Reasons why a resumed run may differ in its bits from an uninterrupted one, a line each.
+    """Reasons why a resumed run may not be bit for bit equal to an uninterrupted one, one line for each.
 
     Args:
-        meta: of the checkpoint; its ``versions`` and ``shards`` are compared with the present ones.
+        meta: of the checkpoint; its ``versions`` and ``shards`` are compared with the current ones.
         shards: number of shards now.
     """
     lines = []

@@ -9,7 +9,7 @@ from strl_jax.run_folder.errors import CheckpointError
 
 
 def check_none_lost(path: Path) -> None:
-    """Raises ``CheckpointError`` if the metrics prove that a run had checkpoints, so that it must not start again."""
+    """For a run folder without checkpoints: raises ``CheckpointError`` if its metrics prove that it had some."""
     iteration = last_saved_iteration(path)
     if iteration is not None:
         raise CheckpointError(
@@ -43,7 +43,7 @@ def last_saved_iteration(path: Path) -> int | None:
 
 
 def iteration_of(line: str) -> float:
-    """Iteration of a line of metrics.jsonl; infinity if the line is damaged, as the last one after a kill."""
+    """Iteration of a line of metrics.jsonl; infinity if the line is damaged, like the last one of a killed run."""
     try:
         return int(json.loads(line)["iteration"])
     except (ValueError, KeyError, TypeError):

@@ -34,7 +34,11 @@ class CheckpointReader:
         logging.getLogger("absl").setLevel(logging.CRITICAL)
 
     def is_fresh(self) -> bool:
-        """Whether no checkpoint was ever completed: there is no folder of any iteration, damaged or not."""
+        """Whether there is no checkpoint folder at all, complete or damaged.
+
+        Raises:
+            CheckpointError: there is a file where a folder of checkpoints must be.
+        """
         for folder in (self.root, *(self.root / kind for kind in KINDS)):
             if os.path.lexists(folder) and not folder.is_dir():
                 raise CheckpointError(f"{folder}: damaged: it is not a folder")
@@ -117,8 +121,8 @@ class CheckpointReader:
 
         Args:
             target: part -> tree with the wanted types and static fields; leaves are
-                ``jax.ShapeDtypeStruct`` or arrays. The result has the target's shardings
-                (without one: on the first device), NumPy arrays and Python numbers.
+                ``jax.ShapeDtypeStruct`` or arrays. The arrays of the result have the target's shardings
+                (without one: the first device). NumPy arrays and Python numbers stay what they are.
             subset: the saved part may have leaves that the target does not have.
 
         Returns:
@@ -134,7 +138,7 @@ class CheckpointReader:
         saved = self._manifest(kind, iteration)["leaves"]
         wanted = {part: flatten(tree) for part, tree in target.items()}
         to_read = wanted
-        if subset:  # the others are read and dropped: Orbax restores whole trees
+        if subset:  # the other leaves are read too and dropped: Orbax restores whole trees
             to_read = {
                 part: {name: from_description(leaf) for name, leaf in saved.get(part, {}).items()} | tree
                 for part, tree in wanted.items()

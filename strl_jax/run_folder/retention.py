@@ -11,9 +11,9 @@ KEEP: dict[str, int | None] = {"best": 1, "last": 2, "numbered": None}  # None: 
 
 @dataclass
 class KeepUpToNewest(PreservationPolicy):
-    """Keeps the ``keep`` highest iterations up to the one just saved.
+    """Keeps the iteration just saved and the highest ones below it, ``keep`` in all; deletes the others.
 
-    Higher iterations are from before the run was resumed at an earlier checkpoint: a reader
+    Iterations above it were saved before the run was resumed from an earlier checkpoint. A reader
     would take them for the newest.
     """
 

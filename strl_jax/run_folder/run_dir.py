@@ -22,7 +22,7 @@ METRICS = "metrics.jsonl"
 
 
 def name(config: Config) -> Path:
-    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME], with the present local time."""
+    """LOG_ROOT/EXPERIMENT/DATE_TIME[_RUN_NAME], with the current local time."""
     when = time.strftime("%Y-%m-%d_%H-%M-%S")
     suffix = f"_{config.runner.run_name}" if config.runner.run_name else ""
     return Path(config.runner.log_root) / config.runner.experiment_name / (when + suffix)
@@ -119,7 +119,7 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
     """The config of a run with overrides, and a warning for each key that has no effect.
 
     Raises:
-        ConfigError: ``path`` is not a run folder, its config is incomplete, or an override is invalid.
+        ConfigError: ``path`` is not a run folder, its config is incomplete or invalid, or an override is invalid.
     """
     check(path)
     _check_complete(path)
@@ -171,7 +171,7 @@ def write_config(path: Path, config: Config, extra: Mapping | None = None) -> No
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Locks a run folder against other training processes; the lock ends with the process.
+    """Locks a run folder against other training processes, until the block or the process ends.
 
     Raises:
         ConfigError: another process is training in it, or the folder cannot be written.

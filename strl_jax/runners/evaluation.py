@@ -22,8 +22,8 @@ class Evaluation:
     carry: dict  # policy carry, leaves [B, ...]
     reset: Array  # bool[B], set the carry to zero before the next step
     running: Array  # bool[B], the first episode has not ended
-    valid: Array  # bool[B], no NaN so far
-    survived: Array  # bool[B], the first episode ended by its time limit
+    valid: Array  # bool[B], no invalid step so far
+    survived: Array  # bool[B], the first episode ended with a time-out
     sums: EpisodeSums  # of the first episode
     step: Array  # int32[]
 
@@ -44,9 +44,9 @@ def make_evaluate(
         A function that returns float32 scalars:
             ``mean_return, std_return, min_return, max_return``; std is that of the population;
             the same for ``length``, in steps;
-            ``survival``: fraction of episodes that ended at the time limit;
+            ``survival``: fraction of episodes that ended with a time-out, by the time limit or the environment;
             ``metric/NAME``: mean over episodes of the metric's mean over steps, and the environment's ``scores``;
-            ``invalid``: number of episodes cut for NaN or infinity. The other scalars exclude
+            ``invalid``: number of episodes cut by an invalid step, see ``EpisodeEnv``. The other scalars exclude
             these episodes, and are NaN without a valid episode.
 
     Raises:
@@ -75,7 +75,7 @@ def first_episodes(
         key: PRNG ``key[B]``, one for each environment.
 
     Returns:
-        Sums over each episode, ``valid[B]``: no NaN, and ``survived[B]``: it ended at its time limit.
+        Sums over each episode, ``valid[B]``: it has no invalid step, and ``survived[B]``: it ended with a time-out.
     """
     start = begin(env, algorithm, key)
     pool = start.env.env
@@ -104,7 +104,7 @@ def begin(env: EpisodeEnv, algorithm: Algorithm, key: Array) -> Evaluation:
 
 
 def goes_on(env: EpisodeEnv, loop: Evaluation) -> Array:
-    """bool[]: a first episode has not ended."""
+    """bool[]: at least one environment is still in its first episode."""
     return (loop.step < env.episode_length) & loop.running.any()
 
 

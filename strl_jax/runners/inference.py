@@ -31,8 +31,8 @@ class InferencePolicy:
         """Mean actions ``[B, A]``.
 
         Args:
-            obs: component -> ``[B, *shape]``, or one array ``[B, D]`` with the actor's
-                components concatenated.
+            obs: component -> ``[B, *shape]``, not normalised, or one array ``[B, D]`` with the
+                actor's components flattened and concatenated in their order.
 
         Raises:
             ValueError: a component is missing or has another shape, or the hidden states

@@ -41,7 +41,7 @@ def print_lines(kind: str, *messages: object) -> None:
 
 
 def guarded(command: Callable[[], int], interrupted: str, errors: tuple[type[Exception], ...] = ()) -> int:
-    """Runs a command. Expected errors and Python warnings are printed as one line each, without a traceback.
+    """Runs a command. Prints expected errors (one line per fault) and Python warnings without a traceback.
 
     Args:
         command: returns the exit code.
@@ -181,15 +181,15 @@ def path_of_process_0(path: Path) -> Path:
 
 def add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     """The options ``--checkpoint`` and ``--iteration``."""
-    parser.add_argument("--checkpoint", choices=KINDS, help="default: best if there is one, otherwise another kind")
+    parser.add_argument("--checkpoint", choices=KINDS, help="default: best, otherwise last, otherwise numbered")
     parser.add_argument("--iteration", type=int, metavar="N", help="iteration of the checkpoint; default: the newest")
 
 
 class RequestedCheckpoint:
-    """The checkpoint that the options ask for, in the run folder ``arguments.run_dir``.
+    """The checkpoint that the options select, in the run folder ``arguments.run_dir``.
 
     Raises:
-        CheckpointError: there is no such checkpoint. This is known before anything is built.
+        CheckpointError: there is no such checkpoint. The constructor checks this, before anything is built.
     """
 
     def __init__(self, arguments: argparse.Namespace):
@@ -202,6 +202,6 @@ class RequestedCheckpoint:
         return self.reader.candidates(KINDS if self._kind is None else (self._kind,), self._iteration)
 
     def note(self, candidates: Sequence[tuple[str, int]], kind: str) -> None:
-        """Prints a note if no option was given and the checkpoint that was read, one of ``kind``, is not the best."""
+        """Prints a note with the ``kind`` that was read, if no option was given and the run has no best checkpoint."""
         if self._kind is None and self._iteration is None and candidates[0][0] != "best":
             print_lines("note", f"there is no best checkpoint; this is the {kind} one")

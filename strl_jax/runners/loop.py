@@ -68,7 +68,7 @@ class Loop:
         """Trains from iteration ``first`` to ``last``, or until a stop is agreed.
 
         Args:
-            step: ``(train, rollout, data) -> (train, rollout, metrics)``, compiled; it takes over the states' buffers.
+            step: ``(train, rollout, data) -> (train, rollout, metrics)``, compiled; the two states are donated.
         """
         waiting: list[Pending] = []
         self.clock.restart()

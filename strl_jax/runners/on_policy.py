@@ -192,7 +192,7 @@ class OnPolicyRunner:
         return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
 
     def save(self, kind: str = "last") -> None:
-        """Starts to save a checkpoint: ``last`` (everything, for resuming), ``numbered`` or ``best`` (the policy).
+        """Starts to save a checkpoint: ``last`` (both states), ``numbered`` or ``best`` (only the train state).
 
         Raises:
             RuntimeError: there is no policy yet, or no run folder.
@@ -211,8 +211,8 @@ class OnPolicyRunner:
         Args:
             path: run folder.
             load_optimizer: False loads only weights and statistics; optimiser, environments
-                and counts start from the beginning. ``best`` and ``numbered`` contain only
-                weights and statistics.
+                and counts start from the beginning. From ``best`` and ``numbered``, only weights
+                and statistics are loaded in any case.
             kind: ``last``, ``best`` or ``numbered``.
             iteration: iteration of the checkpoint; None: the newest.
 

@@ -81,7 +81,7 @@ class Programs:
         match name:
             case "init":
                 init = train_step.make_init(*self._parts, self.config.env.num_envs, **self._init_options, **options)
-                # The key's shape has no sharding: with one, every function inside would be traced a second time.
+                # A key without a sharding: with one, every function inside would be traced a second time.
                 return init.lower(jax.random.key(0))
             case "step":
                 return train_step.make_train_step(*self._parts, self._num_steps).lower(train, rollout, self._data)

@@ -24,8 +24,8 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
     """Trains until the iterations are done, a stop signal arrives or a writer fails, then saves.
 
     Args:
-        runner: an ``OnPolicyRunner``; gets the states back, also after an exception.
-        iterations: how many to add.
+        runner: an ``OnPolicyRunner``; the newest states are stored in it, also after an exception.
+        iterations: number of iterations to add.
         random_lengths: start the first episodes of a new run at random ages.
         trial: an Optuna trial or None.
 
@@ -59,7 +59,7 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
 
 
 def _within_budget(runner, iterations: int) -> int:
-    """The iterations, at most those that reach ``runner.max_env_steps``."""
+    """The number of iterations, limited to those that are needed to reach ``runner.max_env_steps``."""
     limit = runner.config.runner.max_env_steps
     if limit is None:
         return iterations

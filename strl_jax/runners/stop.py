@@ -1,4 +1,4 @@
-"""Stop signals: SIGINT or SIGTERM stops a run after its iteration; a second signal ends the process at once."""
+"""Stop signals: SIGINT or SIGTERM stops a run after the current iteration; a second one ends the process at once."""
 
 import os
 import signal

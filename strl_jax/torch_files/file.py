@@ -21,7 +21,7 @@ STORAGES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-# Marks of the two formats before torch 1.6, with their offsets in the file: legacy pickle and tar.
+# Bytes that identify the two formats before torch 1.6, legacy pickle and tar, with their offsets in the file.
 OLD_FORMATS = {b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19": 0, b"ustar": 257}
 
 
@@ -41,8 +41,8 @@ def load_torch(path: str | Path) -> dict:
         tuples become lists. Tensors are copied in C order.
 
     Raises:
-        TorchFileError: the file does not exist, has another format, is damaged or asks
-            to run code; one line.
+        TorchFileError: the file does not exist, has another format, is damaged, or names a
+            class or function that is not allowed; one line.
     """
     path = Path(path)
     try:

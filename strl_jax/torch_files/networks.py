@@ -43,17 +43,17 @@ def import_networks(checkpoint: Mapping[str, Any], fresh: Mapping[str, Any]) -> 
     if DISCRIMINATOR not in fresh and weights:
         errors.append("discriminator: in the file only; APPO and ATPPO with an Amp policy class have one")
     elif DISCRIMINATOR in fresh and not weights:
-        lines.append("the file has no discriminator: it starts anew")
+        lines.append("the file has no discriminator: a new one is used")
     elif DISCRIMINATOR in fresh:
         paths = torch_names.discriminator_paths(_arrays(weights))
         places = {PREFIX + name: _below(DISCRIMINATOR, paths.get(name)) for name in weights}
         state_dict = {PREFIX + name: value for name, value in weights.items()}
         imported |= _import(state_dict, places, {DISCRIMINATOR: fresh[DISCRIMINATOR]}, errors)
-        lines.append("statistics of the discriminator's states: not in the file, they start anew")
+        lines.append("statistics of the discriminator's states: not in the file, they start empty")
     if rnd.NAME not in fresh and rnd_state is not None:
-        lines.append(f"{RND}: in the file, not taken over")
+        lines.append(f"{RND}: in the file, not used")
     elif rnd.NAME in fresh and not isinstance(rnd_state, Mapping):
-        lines.append(f"the file has no {RND}: random network distillation starts anew")
+        lines.append(f"the file has no {RND}: random network distillation starts with new networks")
     elif rnd.NAME in fresh:
         networks, notes = _import_rnd(rnd_state, fresh, errors)
         imported |= networks
@@ -74,7 +74,7 @@ def _import_rnd(rnd_state: Mapping[str, Any], fresh: Mapping, errors: list[str])
         places[name] = _below(PARTS[part], path)
     imported = _import(networks, places, {group: fresh[group] for group in PARTS.values()}, errors)
     rest = dict.fromkeys(str(name).split(".")[0] for name in rnd_state if name not in known)
-    return imported, [f"{RND}, {name}: in the file, not taken over" for name in rest]
+    return imported, [f"{RND}, {name}: in the file, not used" for name in rest]
 
 
 def _arrays(weights: Mapping[str, Any]) -> dict[str, np.ndarray]:

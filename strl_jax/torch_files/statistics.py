@@ -47,7 +47,7 @@ def import_statistics(
     Args:
         statistics: the statistics that ``split`` returns.
         groups: layouts of the groups.
-        count: number of samples, for a file that does not contain it.
+        count: number of samples; used if the file does not contain it.
 
     Raises:
         TorchFileError: one line for every group without statistics, and for statistics of

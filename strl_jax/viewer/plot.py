@@ -17,7 +17,7 @@ def draw(path: Path, form: str, trace: Mapping[str, np.ndarray], dt: float, join
         trace: see ``Roll.trace``. For a legged robot the figure shows velocities, torques and contacts, for any
             other environment rewards and actions.
         dt: duration of a step, s.
-        joints, feet: names of the joints and feet of a legged robot, otherwise empty.
+        joints, feet: names of the joints and feet of a legged robot; empty for any other environment.
 
     Raises:
         OSError: writing fails.

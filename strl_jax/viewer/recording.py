@@ -45,7 +45,7 @@ class CommandedEnv(RecordedEnv):
     """
 
     def __init__(self, env: Env, commands: Array, steps: int):
-        unit = dict.fromkeys(("lin_vel_x", "lin_vel_y", "ang_vel_yaw"), (0.0, 1.0))  # a draw in [0, 1] is its command
+        unit = dict.fromkeys(("lin_vel_x", "lin_vel_y", "ang_vel_yaw"), (0.0, 1.0))  # then a draw is the command
         changes = {
             "ranges": env.config.commands.ranges.model_copy(update=unit),
             "heading_command": False,

@@ -37,7 +37,7 @@ class Roll:
 def make_roll(
     env: EpisodeEnv, algorithm: Algorithm, num_envs: int, groups: int | None = None
 ) -> Callable[[dict, dict, Array, Array | None], Roll]:
-    """Compiles ``(variables, stats, key, commands) -> Roll``.
+    """Builds ``(variables, stats, key, commands) -> Roll``, which is compiled at its first call.
 
     With the same key, and commands of None, the episodes are those of ``evaluation.make_evaluate``.
     ``commands`` is ``[num_envs, 3]`` for legged robots; None: commands are drawn as in training.
@@ -47,7 +47,7 @@ def make_roll(
         algorithm: the policy, its observation groups and normalisers.
         num_envs: number of environments; each runs one episode.
         groups: number of groups of equal size, consecutive in the environment axis, each with its own summary;
-            None: one summary of all environments.
+            None: one summary of all environments, and G = 1 for the velocity.
     """
     evaluated = env.evaluated()
     inner = evaluated.env

@@ -58,7 +58,7 @@ def rows(commands: Sequence[Sequence[float]], roll: Roll, episodes: int) -> list
     for index, command in enumerate(commands):
         row = {"command": list(command), "velocity": [known(x) for x in roll.velocity[index]]}
         row |= {key: known(roll.numbers[name][index]) for key, name in names.items()}
-        if not any(command[:2]):  # cost of transport has no meaning if the robot shall not move
+        if not any(command[:2]):  # cost of transport has no meaning without a planar velocity
             row["cot"] = None
         row |= {"survival": known(roll.numbers["survival"][index]), "episodes": episodes}
         result.append(row)

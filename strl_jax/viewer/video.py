@@ -39,7 +39,7 @@ def find_gl() -> str:
 
 
 def stride(dt: float) -> int:
-    """Number of steps per frame, so that there are at most ``MAX_FPS`` frames per second of ``1 / dt`` steps."""
+    """Number of steps per frame, at least 1, for about ``MAX_FPS`` frames per second, at most 1.5 times as many."""
     return max(1, round(1 / (MAX_FPS * dt)))
 
 

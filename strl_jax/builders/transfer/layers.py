@@ -67,7 +67,7 @@ def estimator_stages(policy: Policy) -> dict[str, EstimatorStage]:
 
 
 def common(before: Blocks, now: Blocks, same_latent: Mapping[str, bool]) -> list[str]:
-    """Components that have the same name and size in both.
+    """Components that have the same name and size in both and, if encoded, the same latent.
 
     Args:
         same_latent: encoded component -> whether both policies encode it equally.
@@ -85,8 +85,8 @@ def changes(title: str, result: str, before: Blocks, now: Blocks, same_latent: M
     """A line for each component that is not ``common`` to both.
 
     Args:
-        title: before the name of a component.
-        result: what the weights of a new component are.
+        title: text before the name of a component.
+        result: end of a line that says what the weights of a component become, such as ``its weights are 0``.
         same_latent: see ``common``.
     """
     sizes, lines = dict(before), []

@@ -61,8 +61,8 @@ def by_component(
 def stats_by_component(source_stats: Mapping, target_stats: Mapping) -> dict:
     """The target's statistics, with the source's for each component of the same shape.
 
-    They are taken from the same group of the source, or else from any other. The statistics
-    of the rewards are taken too: they are the unit of the critic's values.
+    The source's same group is searched first, then its other groups. The statistics of the rewards
+    are copied too, because the critic's values depend on the scale of the rewards.
     """
     groups = {name: value for name, value in source_stats.items() if isinstance(value, Mapping)}
     result = {}

@@ -1,4 +1,4 @@
-"""Policies that start from another run's policy, whose observations or networks may differ.
+"""Starts a policy from the policy of another run; their observations and networks may differ.
 
 The counterparts in st_rl are ``load_misaligned_state_dict`` and ``ckpt_manipulator``.
 """
@@ -33,7 +33,7 @@ def load_policy(
 
     Args:
         run_dir: folder of the other run; its checkpoint is chosen as in ``read_policy``.
-        algorithm: of the training state.
+        algorithm: the algorithm to which ``train_state`` belongs.
         train_state: the initial state.
         manipulator: ``by_component`` (see ``matching.by_component``); or a function, or its
             import path ``pkg.mod:function``, ``(variables, stats, meta) -> (variables, stats)``.

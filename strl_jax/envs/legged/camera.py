@@ -1,4 +1,4 @@
-"""A depth camera on the robot's base: rays are intersected with the ground, a function of the position."""
+"""A depth camera on the robot's base: rays meet the ground, whose height is a function of the position."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def depth_image(
         height: positions ``[..., 2]`` in the world -> height of the ground ``[...]``, m; None: flat ground at 0.
         position: ``[3]``, of the base in the world, m.
         quaternion: ``[4]``, orientation of the base, w first.
-        key: of the noise; required if ``config.noise`` is above 0.
+        key: PRNG key of the noise; required if ``config.noise`` is above 0.
     """
     near, far = config.depth_range
     origin = position + rotate(quaternion, jnp.array(config.position))

@@ -20,7 +20,7 @@ def velocity(config: CommandsConfig, drawn: Array, level: Array, yaw: Array) -> 
     """Commanded vx and vy (m/s) and yaw rate (rad/s) in the base's frame, ``[B, 3]``.
 
     Args:
-        drawn: ``[B, 5]``, of ``draw``.
+        drawn: result of ``draw``, ``[B, 5]``.
         level: ``[B]``, factor of the planar ranges: the curriculum.
         yaw: ``[B]``, the base's heading, rad.
     """

@@ -34,7 +34,8 @@ class RobotConfig(Section):
         feet: geoms of the feet.
         penalize_contacts_on: bodies for which a contact with the ground is a collision.
         terminate_after_contacts_on: bodies for which a contact with the ground ends the episode.
-        collide: all primitive geoms collide with the ground, not only the feet.
+        collide: spheres, capsules and boxes that can collide in the file also collide with the ground, not only
+            the feet.
         default_joint_angles: angle in rad of each joint at action 0, by a part of its name; if
             several parts fit, the last one is used.
         torque_limit: in Nm; null: the force ranges in the file.
@@ -70,8 +71,8 @@ class RobotConfig(Section):
 class SimConfig(Section):
     """MuJoCo's time step, and the iterations of its Newton solver.
 
-    With 4 iterations and 8 line searches, feet slip as their friction demands. With 1 and 5, a step takes half
-    the time and robots learn to walk, but feet do not slip on slippery ground.
+    With 4 iterations and 8 line-search iterations, the friction of the feet keeps its physical limit. With 1 and
+    5, a step takes half the time and robots learn to walk, but on slippery ground the feet slip too little.
 
     Attributes:
         dt: time step in seconds.
@@ -140,7 +141,8 @@ class DomainRandConfig(Section):
         friction_range: friction of the ground; null: 1, as in MuJoCo.
         added_mass_range: kg on the base.
         com_displacement_range: m by which the base's centre of mass is moved along each axis.
-        motor_strength_range, stiffness_range, damping_range: factors of each motor's torque and gains.
+        motor_strength_range: factor of the torque, drawn for each motor.
+        stiffness_range, damping_range: factors of the PD gains, drawn once for all motors of a robot.
         each_episode: draw for each episode; false: once for each environment.
         push_interval_s: seconds between pushes; null: no pushes.
         max_push_vel_xy: maximum change of velocity along an axis, in m/s.

@@ -16,8 +16,8 @@ MOST_POINTS = 10_000_000  # every compiled program holds their heights
 class CameraConfig(Section):
     """A forward depth camera on the base, with the observation component ``forward_depth`` [1, height, width].
 
-    The default image has an eighth of the pixels of a usual camera's 106 x 60. One step then takes 3 KB for each
-    environment, 0.3 GB for 4096 environments and 24 steps. Time and memory are proportional to the pixels.
+    The default image has an eighth of the pixels of the usual 106 x 60. One image takes 3 KB: 0.3 GB for a
+    rollout of 4096 environments and 24 steps. Time and memory are proportional to the number of pixels.
 
     Attributes:
         position: position in the base's frame, in m.
@@ -25,8 +25,8 @@ class CameraConfig(Section):
         horizontal_fov: horizontal field of view in rad; pixels are square.
         height, width: pixels.
         depth_range: minimum and maximum depth, in m.
-        steps: samples along a ray on uneven ground; the ray can miss what is thinner than their distance.
-        noise: standard deviation of each pixel, in m.
+        steps: samples along a ray on uneven ground; a ray can miss what is thinner than the distance of two samples.
+        noise: standard deviation of the noise of each pixel, in m.
         centered: depths are scaled to [-0.5, 0.5], not to [0, 1].
     """
 
@@ -62,11 +62,11 @@ class TerrainConfig(Section):
 
     Attributes:
         mesh_type: plane, infinite flat ground; or heightfield, to which all other keys apply.
-        horizontal_scale: distance of the points of the height field, in m; it is also the width of walls.
+        horizontal_scale: distance between neighbouring points of the height field, in m; also the width of walls.
         border_size: width in m of the flat ground around all fields; a robot that leaves it has a time-out.
         curriculum: robots that walk far move to the next row, others move back. False: each environment keeps
-            one field of a random row. With a curriculum, shorten episodes with ``episode.episode_length_s``: an
-            episode that ``env.episode_length`` ends counts as a fall.
+            one field of a random row. With a curriculum, shorten episodes with ``episode.episode_length_s``: if
+            ``env.episode_length`` ends an episode earlier, the curriculum treats this like a fall.
         max_init_terrain_level: last row, counted from 0, in which robots start with the curriculum.
         terrain_length: side of a field, in m.
         num_rows, num_cols: number of levels, and of fields in each level.
@@ -82,8 +82,8 @@ class TerrainConfig(Section):
         measured_points_x, measured_points_y: its points, in m from the base; x is forward.
         engage_distance: distance in m before the near edge of an obstacle at which it enters the observation
             component ``engaging_block``.
-        passed_distance: distance in m after the far edge at which it leaves this component, half of the
-            robot's length.
+        passed_distance: distance in m after the far edge at which it leaves this component; the default is half
+            of the robot's length.
     """
 
     mesh_type: Literal["plane", "heightfield"] = "plane"

@@ -5,7 +5,7 @@ from strl_jax.section import Section
 
 
 class NoiseScales(Section):
-    """Maximum error of each measurement, in its unit."""
+    """Maximum error of each measurement: m/s, rad/s, the unit vector of gravity, rad, and rad/s."""
 
     lin_vel: Gain = 0.1
     ang_vel: Gain = 0.2
@@ -33,7 +33,7 @@ class ObsScales(Section):
 
 
 class NormalizationConfig(Section):
-    """Scales of the observations, and the absolute values to which observations and actions are clipped."""
+    """Scales of the observations, and limits: ``proprioception`` and the actions are clipped to [-limit, limit]."""
 
     obs_scales: ObsScales = ObsScales()
     clip_observations: Limit = 100.0

@@ -9,8 +9,8 @@ from strl_jax.section import Section
 class RewardScales(Section):
     """Weight of each reward term, per second; 0: the term is not computed.
 
-    The defaults are those of legged_gym with larger weights of tracking and a smaller one of torques, with which
-    a robot learns to walk in half the time.
+    The defaults are those of legged_gym for the A1, except for larger weights of tracking and a smaller weight of
+    torques. With these, a robot learns to walk in half the time.
     """
 
     termination: Weight = 0.0
@@ -41,7 +41,7 @@ class RewardsConfig(Section):
         scales: the weights.
         only_positive_rewards: the sum is at least 0 before the term ``termination`` is added.
         tracking_sigma: tracking = exp(-error^2 / tracking_sigma).
-        soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: fraction of a limit above which is penalised.
+        soft_dof_pos_limit, soft_dof_vel_limit, soft_torque_limit: fraction of each limit at which its penalty begins.
         base_height_target: in m.
         feet_air_time_threshold: in seconds; ``feet_air_time`` penalises shorter steps and rewards longer ones.
         max_contact_force: in N.

@@ -144,7 +144,7 @@ class LeggedEnv(Env):
         }
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:
-        """``fresh`` where ``done``, with the levels of the curricula and, without ``each_episode``, the variation."""
+        """``fresh`` where ``done``, but curriculum levels and, without ``each_episode``, variation are kept."""
         old = state.physics
         new = where(done, self.ground.move_to_next_field(old, fresh.physics), old)
         level = commands.next_level(self.config.commands, old.command_level, old.tracking / old.limit)

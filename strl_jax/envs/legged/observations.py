@@ -42,7 +42,7 @@ def shapes(config: LeggedConfig, joints: int, feet: int) -> dict[str, tuple[int,
 
 
 def noise_scales(config: LeggedConfig, joints: int) -> np.ndarray:
-    """Amplitude of the noise of each number of ``proprioception``, after scaling; 0 for commands and actions."""
+    """Amplitude of the noise of ``proprioception``, after scaling, ``[12 + 3 A]``; 0 for commands and actions."""
     size, scale = config.noise.noise_scales, config.normalization.obs_scales
     level = config.noise.noise_level if config.noise.add_noise else 0.0
     parts = [
@@ -70,7 +70,8 @@ def proprioception(
 ) -> Array:
     """Noisy measurements in the order of the arguments, which is st_rl's: ``[B, 12 + 3 A]``.
 
-    Each is multiplied by its scale of ``normalization.obs_scales``; the result is clipped.
+    All but gravity and action are multiplied by their scales in ``normalization.obs_scales``. The noise is added
+    after that, and the sum is clipped to ``clip_observations``.
 
     Args:
         lin_vel, ang_vel: ``[B, 3]``, of the base in its frame, m/s and rad/s.
@@ -97,7 +98,11 @@ def proprioception(
 
 
 def privileged(config: LeggedConfig, lin_vel: Array, contact: Array, variation: Variation) -> Obs:
-    """The components that a real robot cannot measure; ``[B, ...]``."""
+    """The components that a real robot cannot measure; ``[B, ...]``.
+
+    ``base_mass`` is the added mass in kg, ``base_com`` the displacement in m. ``motor_strength`` and ``gains`` are
+    factors. ``base_velocity`` is ``lin_vel``, in the base's frame, times ``obs_scales.lin_vel``.
+    """
     return {
         "base_velocity": lin_vel * config.normalization.obs_scales.lin_vel,
         "contact": contact.astype(jnp.float32),

@@ -187,7 +187,7 @@ class Physics:
         return jnp.stack([clearance[geom == foot].min() for foot in self.robot.feet])
 
     def _model_of(self, variation: Variation):
-        """The model with the friction, and the mass, inertia and centre of mass of the base, of one environment."""
+        """The model of one environment: its friction, and the mass, inertia and centre of mass of its base."""
         model, base = self._model, self.robot.base
         mass = model.body_mass[base] + variation.added_mass
         return model.replace(

@@ -43,11 +43,11 @@ def check_mass(config: DomainRandConfig, mass: float) -> None:
 
 
 def push(max_change: float, interval: int, key: Array, age: Array, velocity: Array) -> Array:
-    """The base's velocity ``[B, 3]`` in m/s, with a random planar push every ``interval`` steps.
+    """The base's velocity ``[B, 3]`` in the world, m/s, with a random planar push every ``interval`` steps.
 
     Args:
         max_change: greatest change of the velocity along x and along y, m/s.
-        key: ``[B]``.
+        key: PRNG ``key[B]``.
         age: ``[B]``, steps since the reset.
         velocity: ``[B, 3]``, before the push.
     """

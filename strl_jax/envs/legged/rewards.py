@@ -76,7 +76,7 @@ def _dof_pos_limits(q: Quantities, config: RewardsConfig, limit: Limits) -> Arra
 
 
 def _feet_air_time(q: Quantities, config: RewardsConfig, limit: Limits) -> Array:
-    """Air time above the threshold, summed over the feet that land; 0 where the command is to stand still."""
+    """Air time minus the threshold, summed over the feet that land; 0 for planar commands up to 0.1 m/s."""
     excess = ((q.air_time - config.feet_air_time_threshold) * q.landed).sum(-1)
     return jnp.where(jnp.linalg.norm(q.command[:, :2], axis=-1) > 0.1, excess, 0.0)
 

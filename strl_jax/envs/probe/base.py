@@ -37,7 +37,7 @@ def env_state(
         obs: ``[B]``, the component ``state``.
         reward, terminated: ``[B]`` or scalars.
         metrics, extras: name -> ``[B, ...]``; None: empty.
-        **components: other components of the observation, ``[B, *shape]``.
+        **components: the other components of the observation, name -> ``[B, *shape]``.
     """
     ended = jnp.broadcast_to(jnp.asarray(terminated), obs.shape)
     return EnvState(

@@ -15,9 +15,9 @@ class Sparse(Probe):
 
     The action, clipped to [-1, 1], moves a position x, which is clipped to [0, length]. A step that leads
     to x >= length - 1/2 has reward 1; a step to the right by d costs ``cost`` d, as in the mountain car.
-    An episode ends only at the time limit, 2 ``length`` steps: a termination at the reward would take
-    the rest of the novelty bonus away from an explorer. ``state`` = x / length; ``place[B, length]``,
-    for the bonus, is one-hot at the integer nearest to x. Metric ``reached`` = 1 at steps with reward 1.
+    An episode ends only at the time limit, 2 ``length`` steps: if the reward ended it, an explorer would
+    lose the rest of its novelty bonus. ``state`` = x / length; ``place[B, length]``, for the bonus, is one-hot
+    at the integer nearest to x, at most length - 1. Metric ``reached`` = 1 at steps with reward 1.
 
     At the start of training, actions N(0, 1) reach the reward in about one of 10000 episodes. A learner
     without a bonus observes only the cost and learns mean <= 0, V = 0 (sometimes the errors of its

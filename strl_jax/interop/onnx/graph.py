@@ -74,7 +74,7 @@ def _convert(graph: Graph, equation: JaxprEqn, values: list[Value]) -> list[Valu
     if all(constants) and whole and all(_is_static(variable.aval.shape) for variable in equation.outvars):
         results = equation.primitive.bind(*values, **equation.params)
         return [np.asarray(x) for x in (results if equation.primitive.multiple_results else [results])]
-    # A constant with a symbolic shape is stored with size 1 there, which only broadcasting operators accept.
+    # A constant has size 1 in place of a symbolic size; only operators that broadcast accept this.
     if name not in PRIMITIVES or not (whole or name in BROADCASTING):
         raise DeployError(f"the policy's operation {name} on shapes {shapes} cannot be exported to ONNX")
     return PRIMITIVES[name](graph, equation, *values)

@@ -44,7 +44,7 @@ def _cast(graph, equation, x):
 
 
 def _broadcast(graph, equation, x):
-    """Adds axes of size 1. A constant with a symbolic shape is stored with size 1 there."""
+    """Adds axes of size 1. A constant with a symbolic shape is stored with size 1 in place of the symbolic size."""
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
     before = equation.invars[0].aval.shape
     narrow = [1] * len(shape)

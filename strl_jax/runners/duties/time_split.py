@@ -32,9 +32,10 @@ class TimeSplit:
         self._learning: float | None = None
 
     def is_due(self, iteration: int) -> bool:
-        """Whether the update is measured after this iteration: once it is compiled, in parallel with the training.
+        """Whether the update is measured after this iteration. Starts to compile it, in parallel with the training.
 
-        Several processes must measure after the same iteration, so they wait for the compiler.
+        One process measures when the program is ready. Several processes must measure after the same
+        iteration, so they wait for the compiler.
         """
         if not self._enabled or self._learning is not None or iteration - self._first < FIRST_ITERATION:
             return False

@@ -158,8 +158,8 @@ def make_writers(spec: str | Sequence[str], run_dir: Path | str, config: Mapping
         spec: see ``check_writers``.
         run_dir: folder of the run; created if it does not exist.
         config: resolved config as dicts, for W&B and a user's writer.
-        start_iteration: first iteration that will be written; later rows of an
-            earlier session are removed.
+        start_iteration: first iteration that will be written; rows of an earlier session
+            from this iteration on are removed.
 
     Raises:
         ConfigError: as ``check_writers``, before anything is written, or a writer does not start.
@@ -215,6 +215,6 @@ def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
 
 
 def _cut(path: Path, start_iteration: int) -> None:
-    """Keeps the complete lines before ``start_iteration``. After a crash in between the old file is unchanged."""
+    """Keeps the complete lines before ``start_iteration``. If the process dies meanwhile, the file is unchanged."""
     with path.open(encoding="utf-8", errors="replace") as source, replaced(path) as target:
         target.writelines(line.rstrip("\n") + "\n" for line in source if iteration_of(line) < start_iteration)

@@ -31,17 +31,17 @@ def draw(config: TerrainConfig, key: Array) -> OnField:
 
 
 def next_field(config: TerrainConfig, field: OnField, walked: Array, fraction: Array, key: Array) -> OnField:
-    """The fields of the next episodes by the rule of legged_gym. The column stays the same.
+    """The fields of the next episodes. The column stays the same.
 
-    With the curriculum, a robot that walked farther than half a field goes one row up; from the last row it
-    goes to a random row. Otherwise a robot that walked less than half of the required distance goes one
+    With the curriculum, a robot that walked farther than half a field moves one row up; from the last row it
+    moves to a random row. Otherwise a robot that walked less than half of the required distance moves one
     row down. The required distance is that of the whole time limit at the mean commanded speed, so a robot
-    that falls early goes down.
+    that falls early moves down. (legged_gym uses the speed of the last command.)
 
     Args:
         walked: ``[B]``, m, distance from the centre of the field at the end of the episode.
         fraction: ``[B]``, length of the episode divided by its time limit.
-        key: ``[B]``.
+        key: PRNG ``key[B]``, for the random rows.
     """
     level, required = field.level, field.asked / fraction
     if config.curriculum:

@@ -9,7 +9,7 @@ from strl_jax.envs.legged.config_ground import EPS, TerrainConfig
 
 GAP, BLOCK = 2, 3  # obstacle ids, see modules/mutex_selection.py
 NO_OBSTACLE = [0, 0.0, 0.0, 0.0]
-Field = tuple[np.ndarray, list[float]]  # heights [N + 1, N + 1] in m, and the field's row of Terrain.obstacles
+Field = tuple[np.ndarray, list[float]]  # heights [N + 1, N + 1] in m, and the field's [4] of Terrain.obstacles
 
 
 @dataclass(frozen=True)
