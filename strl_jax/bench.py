@@ -18,6 +18,7 @@ from strl_jax.algorithms import train_step
 from strl_jax.builders import checks
 from strl_jax.config import ConfigError
 from strl_jax.run_folder import layout
+from strl_jax.run_folder.atomic import replaced
 from strl_jax.runners import launch
 from strl_jax.runners.log import scalars
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -59,7 +60,8 @@ def _run(arguments: argparse.Namespace, begin: float) -> int:
     finally:
         runner.close()
     if jax.process_index() == 0:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+        with replaced(arguments.out) as file:
+            file.write(json.dumps(result, indent=2) + "\n")
         print("\n".join(f"{name:34s} {_show(value)}" for name, value in result.items() if name != "config"))
         print(f"written: {arguments.out}")
     return 0

@@ -18,6 +18,7 @@ from strl_jax.builders import checks, environment
 from strl_jax.builders.read_errors import reported_under
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
+from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners import launch
 from strl_jax.runners.log.writers import check_writers
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -83,8 +84,8 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
         if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged
             try:
                 runner.learn(config.runner.max_iterations - done)
-            except ConfigError:  # a log writer did not start, so nothing was trained
-                if not resumes and leader:
+            except (ConfigError, CheckpointError):  # for example a log writer that did not start
+                if not resumes and leader and runner.progress.iteration == done:  # nothing was trained
                     shutil.rmtree(runner.log_dir, ignore_errors=True)
                 raise
         if leader and runner.progress.iteration == done and not runner.stopped_by:

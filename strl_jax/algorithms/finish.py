@@ -132,6 +132,9 @@ def _hook_means(algorithm: Algorithm, record: StepRecord, axis_name: str | None)
     hook = algorithm.act_hook
     if hook is None:
         return {}
+    missing = [extra for extra in hook.logged.values() if extra not in record.extras]
+    if missing:
+        raise ValueError(f"{type(hook).__name__} logs the extra {missing[0]!r}, which its act does not return")
     valid = record.valid.astype(jnp.float32)  # exact sums; weights of a mean would give 1.0000001 for 1
     sums = {name: jnp.sum(valid * record.extras[extra]) for name, extra in hook.logged.items()}
     sums, number = psum((sums, jnp.sum(valid)), axis_name)

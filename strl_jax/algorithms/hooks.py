@@ -22,6 +22,11 @@ def part_of(data: dict | None, name: str) -> Any:
     return data[name]
 
 
+def _check_name(cls: type) -> None:
+    if not isinstance(getattr(cls, "name", None), str):
+        raise TypeError(f"{cls.__name__} needs a class attribute name, the key of its state")
+
+
 @dataclass(frozen=True)
 class ActHook:
     """Base class of a hook that may replace the policy's action. It keeps a state for every environment.
@@ -33,6 +38,9 @@ class ActHook:
 
     name: ClassVar[str]
     logged: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls):
+        _check_name(cls)
 
     def init(self, key: Array, num_envs: int) -> Any:
         """The state of ``num_envs`` new environments, leaves ``[B, ...]``."""
@@ -100,6 +108,11 @@ class RewardHook:
 
     name: ClassVar[str]
 
+    def __init_subclass__(cls):
+        _check_name(cls)
+        if "memory_size" in vars(cls) and (cls.remember is RewardHook.remember or cls.recall is RewardHook.recall):
+            raise TypeError(f"{cls.__name__} has a memory_size, so it must define remember and recall")
+
     @property
     def components(self) -> tuple[str, ...]:
         """Components whose terminal observations it needs."""
@@ -107,8 +120,8 @@ class RewardHook:
 
     @property
     def ends_episodes(self) -> bool:
-        """Whether ``ends`` terminates episodes."""
-        return False
+        """Whether ``ends`` terminates episodes: where a subclass defines it."""
+        return type(self).ends is not RewardHook.ends
 
     @property
     def memory_size(self) -> int:

@@ -29,6 +29,9 @@ class Scheduler(Section):
         for key in arguments:
             if key not in cls.model_fields:
                 raise ValueError(f"{key}: unknown key; {cls.__name__} takes {', '.join(cls.model_fields)}")
+        for key, field in cls.model_fields.items():
+            if field.is_required() and key not in arguments:
+                raise ValueError(f"{key}: it is missing; {cls.__name__} takes {', '.join(cls.model_fields)}")
         return arguments
 
     def rate(self, initial: float, i: Array) -> Array:

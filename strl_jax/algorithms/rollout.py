@@ -192,12 +192,22 @@ def take_in(
         valid=timestep.valid,
         masks=drawn.masks,
         extras=timestep.extras | decision.extras,
-        terminal_obs={name: timestep.terminal_obs[name] for name in algorithm.terminal_components},
+        terminal_obs=_select(timestep.terminal_obs, algorithm.terminal_components),
         metrics=stack_metrics(timestep.metrics, timestep.reward.shape[0]),
         **kept,
     )
     state = state.replace(env=env_state, carry=decision.carry, reset=timestep.done, hooks=hooks)
     return (state, stats), record
+
+
+def _select(values: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
+    """The values of these names; raises ``ValueError`` if one is missing."""
+    for name in names:
+        if name not in values:
+            raise ValueError(
+                f"a hook or the critic needs the component {name!r}; there is {', '.join(values) or 'none'}"
+            )
+    return {name: values[name] for name in names}
 
 
 def termination(algorithm: Algorithm, params: dict, stats: dict, obs: Obs) -> dict[str, Callable]:

@@ -21,6 +21,7 @@ PATTERNS = {  # in words
 }
 UNNAMED = ("union_tag_invalid", "union_tag_not_found")  # the name is unknown, or missing
 SIGNS = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
+SIGNS_OF = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 IN_WORDS = {  # pydantic's types of errors
     "float_type": "a number",
     "finite_number": "a finite number",
@@ -183,10 +184,11 @@ def _inner_keys(details: dict) -> tuple[tuple, str]:
 
 def _text(path: tuple, errors: list[dict], model: type[BaseModel]) -> str:
     kind, value = errors[0]["type"], errors[0]["input"]
+    number = _number_in_words(find_model(model, path[:-1], errors[0]["loc"]), path[-1] if path else None)
     if kind == "missing":
-        return (
-            "it is missing: the list is too short" if isinstance(path[-1], int) else "it is missing and has no default"
-        )
+        if isinstance(path[-1], int):
+            return "it is missing: the list is too short"
+        return f"it is missing; it must be {number}" if number else "it is missing and has no default"
     if kind in ("extra_forbidden", "invalid_key"):
         return _unknown_key(path, model, errors[0]["loc"])
     if kind in UNNAMED:
@@ -196,9 +198,22 @@ def _text(path: tuple, errors: list[dict], model: type[BaseModel]) -> str:
         keys, message = _inner_keys(errors[0])
         section = isinstance(value, dict) and find_model(model, path) is not None  # too long for a message
         return message if keys or section else f"{show(value)} is not allowed; {message}"
+    if number and kind in ("int_type", "float_type", "int_from_float") and len(errors) == 1:
+        return f"{show(value)} is not allowed; it must be {number}"
     allowed = list(dict.fromkeys(_allowed(details) for details in errors))
     names = [name for details in errors for name in _literals(details)]
     return f"{show(value)} is not allowed; it must be {' or '.join(allowed)}{hint(value, names)}"
+
+
+def _number_in_words(owner: type[BaseModel] | None, key: Any) -> str | None:
+    """The numbers that a field takes, with their bounds; None for a field that takes something else too."""
+    if owner is None or key not in owner.model_fields:
+        return None
+    field, names = owner.model_fields[key], ("gt", "ge", "lt", "le")
+    kind = {int: "an integer", float: "a number"}.get(field.annotation)
+    bounds = [(name, getattr(bound, name)) for name in names for bound in field.metadata if hasattr(bound, name)]
+    words = " and ".join(f"{SIGNS_OF[name]} {value:.12g}" for name, value in bounds)
+    return f"{kind} {words}".strip() if kind else None
 
 
 def _unknown_key(path: tuple, root: type[BaseModel], tags: tuple) -> str:

@@ -27,8 +27,8 @@ def replacement(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except BaseException as error:
-        # An error while writing names no file; an error of open does.
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        # An error while writing names no file, and an error of open the temporary one.
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()

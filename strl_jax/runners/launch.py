@@ -61,7 +61,10 @@ def guarded(command: Callable[[], int], interrupted: str, errors: tuple[type[Exc
             code = command()
             sys.stdout.flush()
             return code
-        except BrokenPipeError:  # as in ``| head -1``; /dev/null, because the interpreter flushes stdout at its exit
+        except (BrokenPipeError, SystemExit) as error:  # rich exits after a broken pipe
+            if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+                raise
+            # as in ``| head -1``; /dev/null, because the interpreter flushes stdout at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
         except (ConfigError, CheckpointError, WriterError, *errors) as error:

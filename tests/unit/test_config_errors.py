@@ -308,3 +308,21 @@ def test_a_fault_of_the_whole_config_names_the_override(tmp_path):
         load(path, ["seed=3", "algorithm.num_mini_batches=7"])  # 24 steps x 4 environments = 96 samples
     expected = "override 'algorithm.num_mini_batches=7': algorithm.num_mini_batches: 7 is not allowed; "
     assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ({}, "it is missing; it must be an integer >= 1"),
+        ({"decay_steps": 1.5}, "1.5 is not allowed; it must be an integer >= 1 and <= 1000000000"),
+    ],
+)
+def test_a_number_that_is_missing_or_of_another_type_comes_with_its_bounds(schedule, expected):
+    with pytest.raises(ConfigError) as caught:
+        from_dict(
+            {
+                "env": {"name": "probe:action"},
+                "algorithm": {"schedule": {"name": "cosine_decay", "init_value": 1e-3} | schedule},
+            }
+        )
+    assert caught.value.lines[0].startswith(f"algorithm.schedule.decay_steps: {expected}")

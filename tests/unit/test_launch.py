@@ -177,3 +177,15 @@ def test_vote_of_several_processes(monkeypatch):
     vote.read(vote.cast(None))
     assert vote.result("SIGINT") == "SIGINT"
     assert vote.result(None) == "a signal to another process"
+
+
+def test_a_pipe_that_is_closed_under_rich():
+    """rich turns a broken pipe into an exit with code 1."""
+    code = (
+        "import sys; from rich.console import Console; from strl_jax.runners import launch\n"
+        "sys.exit(launch.guarded(lambda: [Console().print('x' * 80) for _ in range(9999)] or 0, ''))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
