@@ -33,16 +33,17 @@ def _whole(value: Any) -> Any:
 
 
 def _unchanged(value: Any, check: Callable[[Any], float]) -> Any:
-    """An integer stays an integer: x**2 and x**2.0 differ in the last bit."""
+    """An integer stays an integer: x**2 and x**2.0 differ in the last bit, and a stored config is as given."""
     check(value)
     return value
 
 
 Period = Annotated[int, Field(ge=1, le=LARGEST)]  # a number of iterations
 Iteration = Annotated[int, Field(ge=0, le=LARGEST)]
-Factor = Annotated[float, Field(gt=0, le=1000)]
+Factor = Annotated[float, Field(gt=0, le=1000), WrapValidator(_unchanged)]
 Power = Annotated[float, Field(ge=1e-3, le=1e3), WrapValidator(_unchanged)]  # beyond: 0 or 1 in float32
-Value = Annotated[float, Field(ge=-1e30, le=1e30)]  # float32 holds their differences too
+Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # float32 holds their differences too
+Value = Annotated[Number, WrapValidator(_unchanged)]
 Steps = Annotated[Period, BeforeValidator(_whole)]
 Step = Annotated[Iteration, BeforeValidator(_whole)]
 
@@ -220,7 +221,7 @@ AnySchedule = Annotated[
     | PiecewiseConstantSchedule,
     Field(discriminator="name"),
 ]
-Coefficient = Value | AnySchedule
+Coefficient = Number | AnySchedule
 # a learning rate: training diverges with rates above 1000
 RateSchedule = Annotated[AnySchedule, AfterValidator(lambda schedule: _check_values(schedule, 0, 1e3))]
 

@@ -200,3 +200,12 @@ def test_learning_rate_of_an_iteration():
     np.testing.assert_allclose([algorithm.learning_rate(i) for i in (0, 1, 4)], [1e-3, 7.5e-4, 0.0], rtol=1e-5)
     for fixed in ("fixed", "adaptive"):
         np.testing.assert_allclose(make_algorithm(schedule=fixed, learning_rate=5.0).learning_rate(9), 5.0)
+
+
+def test_a_stored_schedule_is_as_given():
+    """Integers stay integers, and defaults are not added."""
+    given = {"name": "linear", "init_value": 1, "end_value": 0, "transition_steps": 3}
+    config, _ = from_dict({"env": {"name": "probe:action"}, "algorithm": {"schedule": given}})
+    stored = to_dict(config)["algorithm"]["schedule"]
+    assert stored == given
+    assert [type(value) for value in stored.values()] == [type(value) for value in given.values()]
