@@ -177,7 +177,10 @@ def test_a_mask_that_is_nowhere_changes_nothing(kind, layers):
     plain = evaluate(variables, carry, None)
     never = jax.jit(lambda key: draw_random_carry(policy, key, jnp.asarray(RESET), 0.0))(jax.random.key(0))
     assert not never["mask"].any()
-    jax.tree.map(np.testing.assert_array_equal, evaluate(variables, carry, never), plain)
+    masked, others = evaluate(variables, carry, never), some_starts(policy, STARTED)["carry"]
+    jax.tree.map(np.testing.assert_array_equal, masked, evaluate(variables, carry, never | {"carry": others}))
+    # another program, whose sums may differ in the last bit
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), masked, plain)
     moved = evaluate(variables, carry, some_starts(policy, STARTED))
     assert moved[0][0] != plain[0][0]
 
