@@ -12,32 +12,30 @@ import strl_jax
 
 ROOT = Path(strl_jax.__file__).parent
 
-SHARED = {"types", "observations", "sharding", "section"}
-CONFIG = {"config"}
-LIBRARY = SHARED | {"modules", "algorithms", "storage", "datasets", "envs", "torch_files", "interop", "run_folder"}
-COMMANDS = {"train", "bench", "play"}
-
-# part of the package, or a single file in it -> the parts that it may import, beside itself
-ALLOWED: dict[str, set[str] | frozenset[str]] = {
-    "__init__": {"runners"},  # OnPolicyRunner, at its first use
-    **dict.fromkeys(SHARED, frozenset()),
-    "modules": SHARED,
-    "algorithms": SHARED | {"modules", "storage"},
-    "envs": {"types", "section"},
-    "storage": {"types"},
-    "datasets": {"types"},
-    "torch_files": SHARED | {"modules", "algorithms"},
-    "interop": SHARED | {"modules", "algorithms", "torch_files"},
-    **dict.fromkeys(CONFIG, CONFIG | {"modules", "algorithms", "section"}),
-    "run_folder": SHARED | {"modules", "algorithms", "envs"} | CONFIG,
-    "builders": LIBRARY | CONFIG,
-    "runners": LIBRARY | CONFIG | {"builders", "__init__"},
-    "viewer": LIBRARY | CONFIG | {"builders", "runners"},
-    "viewer/draw": set(),  # a process of its own that draws, and needs no JAX
-    **dict.fromkeys(COMMANDS, LIBRARY | CONFIG | {"builders", "runners", "viewer", "__init__"}),
-    "interop/torch_checkpoint": LIBRARY | CONFIG | {"builders", "runners"},  # a command
-    "interop/export": LIBRARY | CONFIG | {"builders", "runners"},  # a command
+# From the lowest floor up: a part may import the parts on the floors below its own, and itself.
+FLOORS = (
+    ("types", "observations", "sharding", "section"),
+    ("modules", "storage", "envs"),
+    ("algorithms",),
+    ("config", "torch_files"),
+    ("run_folder",),
+    ("builders",),
+    ("runners",),
+    ("viewer", "interop"),
+    ("train", "bench", "play"),
+)
+ALLOWED: dict[str, set[str]] = {
+    part: {lower for below in FLOORS[:number] for lower in below}
+    for number, floor in enumerate(FLOORS)
+    for part in floor
 }
+ALLOWED |= {
+    "__init__": {"runners"},  # OnPolicyRunner, at its first use
+    "envs": {"types", "section"},  # usable with any learner
+    "storage": {"types"},
+    "viewer/draw": set(),  # a process of its own that draws, and needs no JAX
+}
+VERSION = {"runners", "train", "bench", "play"}  # they may import the package itself, for its version and its place
 FILES = sorted(ROOT.rglob("*.py"))
 
 
@@ -74,7 +72,7 @@ def test_arrows(path):
     package = ".".join(["strl_jax", *relative.parts[:-1]])
     parts = {name if is_part(name) else "__init__" for name in imported_parts(path.read_text(), package)}
     allowed = ALLOWED.get(relative.with_suffix("").as_posix(), ALLOWED[part])
-    wrong = parts - allowed - {part}
+    wrong = parts - allowed - {part} - ({"__init__"} if part in VERSION else set())
     assert not wrong, f"{relative} imports {', '.join(sorted(wrong))}"
 
 
