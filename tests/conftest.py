@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 
 FLAGS = ["--xla_force_host_platform_device_count=4", "--xla_backend_optimization_level=0"]
-if importlib.metadata.version("jaxlib") < "0.11":  # newer ones do not know the flag, and stop
+JAXLIB = tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2]))
+if JAXLIB < (0, 11):  # newer ones do not know the flag, and stop
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # a third less time to compile
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strl_jax" / "tests-xla"
 CACHE_BYTES = 2**30
