@@ -118,6 +118,7 @@ def test_the_best_policy_is_taken_and_a_damaged_one_passed_over(source, tmp_path
             "runner.ckpt_manipulator: 'nowhere:grow' cannot be imported: ",
         ),
         ({"ckpt_manipulator": "commands:HERE"}, "runner.ckpt_manipulator: 'commands:HERE' is "),
+        ({"ckpt_manipulator": "json:loads"}, "runner.ckpt_manipulator: loads "),  # fails after the folder is made
         ({"init_from": "{folder}/absent"}, "{folder}/absent: there is no such folder"),
         (
             {"init_from": "{folder}/damaged"},
