@@ -20,8 +20,8 @@ PATTERNS = {  # in words
     r"^\d+$": "digits",
 }
 UNNAMED = ("union_tag_invalid", "union_tag_not_found")  # the name is unknown, or missing
-SIGNS = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
-SIGNS_OF = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}  # pydantic's names of bounds, in fields and in errors
+NUMERIC = ("int_type", "float_type", "int_from_float")
 IN_WORDS = {  # pydantic's types of errors
     "float_type": "a number",
     "finite_number": "a finite number",
@@ -198,9 +198,7 @@ def _text(path: tuple, errors: list[dict], model: type[BaseModel]) -> str:
         keys, message = _inner_keys(errors[0])
         section = isinstance(value, dict) and find_model(model, path) is not None  # too long for a message
         return message if keys or section else f"{show(value)} is not allowed; {message}"
-    if number and kind in ("int_type", "float_type", "int_from_float") and len(errors) == 1:
-        return f"{show(value)} is not allowed; it must be {number}"
-    allowed = list(dict.fromkeys(_allowed(details) for details in errors))
+    allowed = list(dict.fromkeys(number if number and kind in NUMERIC else _allowed(details) for details in errors))
     names = [name for details in errors for name in _literals(details)]
     return f"{show(value)} is not allowed; it must be {' or '.join(allowed)}{hint(value, names)}"
 
@@ -209,10 +207,10 @@ def _number_in_words(owner: type[BaseModel] | None, key: Any) -> str | None:
     """The numbers that a field takes, with their bounds; None for a field that takes something else too."""
     if owner is None or key not in owner.model_fields:
         return None
-    field, names = owner.model_fields[key], ("gt", "ge", "lt", "le")
+    field = owner.model_fields[key]
     kind = {int: "an integer", float: "a number"}.get(field.annotation)
-    bounds = [(name, getattr(bound, name)) for name in names for bound in field.metadata if hasattr(bound, name)]
-    words = " and ".join(f"{SIGNS_OF[name]} {value:.12g}" for name, value in bounds)
+    bounds = [(name, getattr(bound, name)) for name in SIGNS for bound in field.metadata if hasattr(bound, name)]
+    words = " and ".join(f"{SIGNS[name]} {value:.12g}" for name, value in bounds)
     return f"{kind} {words}".strip() if kind else None
 
 
@@ -242,8 +240,9 @@ def _allowed(details: dict) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "literal_error":
         return f"one of {', '.join(_literals(details))}"
-    if kind in SIGNS:
-        return f"{SIGNS[kind]} {next(iter(context.values())):.12g}"
+    bound = next(iter(context), None)
+    if bound in SIGNS:
+        return f"{SIGNS[bound]} {context[bound]:.12g}"
     if kind == "too_long":
         return f"a list of {context['max_length']}"
     if kind == "string_pattern_mismatch":
