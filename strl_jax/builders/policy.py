@@ -14,7 +14,7 @@ from strl_jax.config.policy import (
     PolicyConfig,
     VisualFields,
 )
-from strl_jax.modules.conv2d import Conv2dModel
+from strl_jax.modules.conv2d import CONVOLUTIONS, Conv2dModel
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
@@ -122,9 +122,9 @@ def _encoder_list(prefix: str, policy: EncoderFields, group: Segments) -> tuple[
 def _encoder(
     key: str, group: Segments, name: str, kind: str, options: EncoderKwargs, size: int, linear: bool
 ) -> EncoderStage:
-    convolutions = {field: getattr(options, field) for field in CONVOLUTION}
+    convolutions = {field: getattr(options, field) for field in CONVOLUTIONS}
     if kind == "MlpModel":
-        given = [field for field in CONVOLUTION if field in options.model_fields_set and convolutions[field]]
+        given = [field for field in CONVOLUTIONS if field in options.model_fields_set and convolutions[field]]
         if given:
             raise ConfigError(f"{key}: MlpModel takes no {given[0]}; it takes {', '.join(MlpKwargs.model_fields)}")
         convolutions = {}
@@ -133,15 +133,12 @@ def _encoder(
     return EncoderStage(name, _sizes(options.hidden_sizes), size, linear, options.nonlinearity, **convolutions)
 
 
-CONVOLUTION = tuple(name for name in EncoderKwargs.model_fields if name not in MlpKwargs.model_fields)
-
-
 def _check_image(key: str, name: str, shape: tuple[int, ...], options: EncoderKwargs) -> None:
     if len(shape) != 3:
         raise ConfigError(f"{key}: component {name} has shape {shape}; Conv2dHeadModel needs (channels, height, width)")
     if not options.channels:
         raise ConfigError(f"{key}: Conv2dHeadModel needs channels, kernel_sizes and strides")
-    model = Conv2dModel(**{field: getattr(options, field) for field in CONVOLUTION})
+    model = Conv2dModel(**{field: getattr(options, field) for field in CONVOLUTIONS})
     with reported_after(f"{key}: "):
         model.conv_out_resolution(*shape[1:])
 

@@ -76,8 +76,8 @@ class MetricLogging:
         progress = self._progress
         progress.iteration = iteration
         progress.env_steps += self._steps
-        progress.rewards.extend(scalars.finite(metrics.episode_reward))
-        progress.lengths.extend(scalars.finite(metrics.episode_length))
+        progress.rewards.extend(metrics.episode_reward)
+        progress.lengths.extend(metrics.episode_length)
         values = scalars.from_metrics(metrics, self._episode_seconds)
         values |= {"Perf/iteration_time": seconds, "Perf/total_fps": self._steps / seconds, **split}
         memory = scalars.memory_bytes()

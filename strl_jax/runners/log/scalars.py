@@ -1,10 +1,8 @@
 """Scalars of one iteration, with the names that st_rl logs."""
 
-import math
 from collections.abc import Mapping
 
 import jax
-import numpy as np
 
 from strl_jax.types import Metrics
 
@@ -45,8 +43,3 @@ def memory_bytes() -> float | None:
     peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]
     known = [peak for peak in peaks if peak is not None]
     return float(max(known)) if known else None
-
-
-def finite(values) -> list[float]:
-    """The numbers of an array that are not NaN, in order."""
-    return [float(x) for x in np.asarray(values).reshape(-1) if not math.isnan(x)]
