@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
-from commands import fails, settings
+import saved_runs
+from commands import fails
 from tiny import make_state, normal
 
 from strl_jax.algorithms import ppo
 from strl_jax.builders import environment
-from strl_jax.config import from_dict
 from strl_jax.interop import deploy, export, stablehlo
 from strl_jax.interop.deploy import Deployable, DeployError
 from strl_jax.interop.onnx import model as onnx_model
@@ -27,8 +27,6 @@ from strl_jax.modules.stages import EncoderStage, EstimatorStage, MemoryStage
 from strl_jax.observations import Segments
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.checkpoints import Checkpointer
-from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.sharding import make_mesh
 from strl_jax.types import RunningStats
 
 # "action" is an input too, as the last action; the order is not that of the alphabet.
@@ -186,20 +184,7 @@ def test_operation_without_onnx_operator_is_refused(monkeypatch):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run folder of a recurrent policy with a ``last`` and a ``best`` checkpoint of other weights."""
-    path = tmp_path_factory.mktemp("run")
-    data = settings(path)
-    data["policy"] |= {"rnn_type": "gru", "rnn_hidden_size": 4}
-    data["runner"] |= {"policy_class_name": "ActorCriticRecurrent"}
-    config, _ = from_dict(data)
-    run_dir.write_config(path, config)
-    runner = OnPolicyRunner(None, config, path, make_mesh(jax.devices()[:1]))
-    runner.rollout_state = {"steps": jnp.int32(5)}
-    for kind, seed in {"last": 0, "best": 1}.items():
-        runner.train_state = make_state(runner.algorithm, seed)
-        runner.progress.iteration = 10 + seed
-        runner.save(kind)
-    runner.close()
-    return path
+    return saved_runs.recurrent(tmp_path_factory.mktemp("run"), ("last", "best"))
 
 
 @pytest.mark.parametrize(("asked", "kind", "seed"), [(["--checkpoint", "last"], "last", 0), ([], "best", 1)])

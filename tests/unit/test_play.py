@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import pytest
+import saved_runs
 import yaml
 from commands import fails, settings
 from PIL import Image
@@ -29,20 +29,7 @@ ENVS = 6
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run folder of a recurrent policy with a ``last`` and a ``numbered`` checkpoint of other weights."""
-    path = tmp_path_factory.mktemp("run")
-    data = settings(path, num_eval_envs=ENVS)
-    data["policy"] |= {"rnn_type": "gru", "rnn_hidden_size": 4}
-    data["runner"] |= {"policy_class_name": "ActorCriticRecurrent"}
-    config, _ = from_dict(data)
-    run_dir.write_config(path, config)
-    runner = OnPolicyRunner(None, config, path, ONE)
-    runner.rollout_state = {"steps": jnp.int32(5)}
-    for kind, seed in {"last": 0, "numbered": 1}.items():
-        runner.train_state = make_state(runner.algorithm, seed)
-        runner.progress.iteration = 10 + seed
-        runner.save(kind)
-    runner.close()
-    return path
+    return saved_runs.recurrent(tmp_path_factory.mktemp("run"), ("last", "numbered"), num_eval_envs=ENVS)
 
 
 def test_numbers_are_those_of_the_runner(run, tmp_path, capsys):
