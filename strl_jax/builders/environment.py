@@ -93,7 +93,7 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
         except Exception as error:
             what = f"env.name: {config.env.name} gives {type(env).__name__}, whose functions fail"
             raise ConfigError(f"{what}: {raised(error)}") from error
-    return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
+    return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction, config.env.kernel)
 
 
 # Tested in this library; tracing a simulator takes seconds.

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, Field, create_model, model_validator
+from pydantic import BeforeValidator, AfterValidator, Field, create_model, model_validator
 
 from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat
@@ -54,6 +54,10 @@ class GroupsConfig(Section):
     rnd: Names | None = None
 
 
+# YAML reads the words on and off as booleans.
+Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(lambda x: {True: "on", False: "off"}.get(x, x))]
+
+
 class EnvConfig(Section):
     """The environments.
 
@@ -64,6 +68,7 @@ class EnvConfig(Section):
         episode_length: time limit in steps; null: the environment's default.
         pool_fraction: number of initial states that are drawn for the resets of an iteration,
             as a fraction of num_envs.
+        kernel: auto, on or off: step and reset of the environment are one kernel each, see ``strl_jax.kernels``.
         kwargs: keyword arguments of the environment.
         groups: the observation components that each network sees.
     """
@@ -72,6 +77,7 @@ class EnvConfig(Section):
     num_envs: Count = 4096
     episode_length: Count | None = None
     pool_fraction: float = Field(0.25, gt=0, le=1)
+    kernel: Switch = "off"
     kwargs: Keywords = Field(default_factory=dict)
     groups: GroupsConfig = GroupsConfig()
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 
 from strl_jax.envs.base import LARGEST, Env, carried, finite, where
+from strl_jax.kernels.fuse import fuse_batch
 from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
 
 SMALLEST_POOL = 16  # states; with fewer, a small number of environments could all start from the same state
@@ -27,6 +29,8 @@ class EpisodeEnv:
         env: the environments.
         episode_length: time limit in steps.
         pool_fraction: size of the pool divided by the number of environments.
+        kernel: ``on``: step and reset of the environment are one kernel each, see ``kernels.fuse``; ``auto``: likewise,
+            where that is possible; ``off``: XLA compiles them.
 
     Raises:
         ValueError: the time limit is below 1, or the pool fraction is not above 0.
@@ -35,12 +39,25 @@ class EpisodeEnv:
     env: Env
     episode_length: int
     pool_fraction: float = 0.25
+    kernel: str = "off"
 
     def __post_init__(self):
         if self.episode_length < 1:
             raise ValueError(f"episode_length is {self.episode_length}; it must be at least 1 step")
         if not self.pool_fraction > 0:
             raise ValueError(f"pool_fraction is {self.pool_fraction}; it must be above 0")
+
+    def compiled(self, function: Callable) -> Callable:
+        """A function of batches of the environment: one kernel, unless ``kernel`` is ``off``."""
+        return function if self.kernel == "off" else fuse_batch(function, required=self.kernel == "on")
+
+    @cached_property
+    def _reset(self) -> Callable:
+        return self.compiled(lambda key: carried(self.env.reset(key)))
+
+    @cached_property
+    def _step(self) -> Callable:
+        return self.compiled(self.env.step)
 
     def init(self, key: Array, random_lengths: bool) -> tuple[EpisodeState, dict[str, Array]]:
         """New episodes, one for each PRNG key of ``key[B]``.
@@ -54,13 +71,13 @@ class EpisodeEnv:
             The episodes, and zeros ``[B]`` for every metric that their steps report.
         """
         reset_key, age_key = jax.vmap(jax.random.split, out_axes=1)(key)
-        env = self.env.reset(reset_key)
+        env = self._reset(reset_key)
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
             step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
-        initial = carried(env.replace(obs=_zero_invalid(env.obs)))
+        initial = env.replace(obs=_zero_invalid(env.obs))
         action = jnp.zeros((key.shape[0], self.env.action_size))
-        metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, initial, action).metrics}
+        metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self._step, initial, action).metrics}
         return EpisodeState(initial, step), metrics
 
     def evaluated(self) -> "EpisodeEnv":
@@ -69,8 +86,8 @@ class EpisodeEnv:
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Initial states for the resets of one iteration: ``pool_fraction * num_envs``, but at least 16."""
-        fresh = self.env.reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
-        return carried(fresh.replace(obs=_zero_invalid(fresh.obs)))
+        fresh = self._reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
+        return fresh.replace(obs=_zero_invalid(fresh.obs))
 
     def step(
         self,
@@ -89,7 +106,7 @@ class EpisodeEnv:
             ends: additional terminations: ``state after the step -> bool[B]``.
         """
         batch = action.shape[0]
-        env = self.env.step(state.env, action)
+        env = self._step(state.env, action)
         step = state.step + 1
         valid = self.env.finite(env) & finite(env.metrics, batch)
         valid &= finite((env.obs, env.reward, env.extras), batch, LARGEST)
