@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, AfterValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
 from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat

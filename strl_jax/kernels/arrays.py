@@ -30,7 +30,7 @@ def settled(array: np.ndarray, type: str) -> np.ndarray:
     """The array as numbers if every element is a constant."""
     if is_constant(array) or not all(isinstance(x, np.generic) for x in array.flat):
         return array
-    return np.array([x for x in array.flat], TYPES[type]).reshape(array.shape)
+    return np.array(list(array.flat), TYPES[type]).reshape(array.shape)
 
 
 def elementwise(graph: Graph, op: str, type: str, *arrays: np.ndarray) -> np.ndarray:
