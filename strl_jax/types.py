@@ -167,6 +167,7 @@ class TrainState:
     learning_rate: dict[str, Array]  # optimiser -> []
     iteration: Array  # int32[]
     stats: dict[str, Any]  # observation group -> component -> RunningStats; also "reward" and statistics of hooks
+    lr_scheduler: dict[str, Array] = struct.field(default_factory=dict)  # state of ReduceLROnPlateau, [] each; or {}
 
 
 @struct.dataclass

@@ -12,6 +12,7 @@ from flax import struct
 from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import ActHook, RewardHook
+from strl_jax.algorithms.plateau import ReduceLROnPlateau
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
@@ -77,6 +78,8 @@ class Algorithm:
         reward_hooks: change the rewards, in this order.
         members: optimiser -> the parameter groups that it trains; default: the group of the same name.
         rates: optimiser -> its learning rate as a function of the iteration; default: the policy's.
+        momenta: optimiser -> its momentum as a function of the iteration; default: that of its settings.
+        plateau: lowers the policy's learning rate where a number of the update no longer improves; None: it does not.
         queue: the update learns from the last ``int(queue * T)`` steps.
         resample_prob: probability with which a sequence of the update starts from a random recurrent state.
     """
@@ -96,6 +99,8 @@ class Algorithm:
     reward_hooks: tuple[RewardHook, ...] = ()
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rates: dict[str, optax.Schedule] = field(default_factory=dict)
+    momenta: dict[str, optax.Schedule] = field(default_factory=dict)
+    plateau: ReduceLROnPlateau | None = None
     queue: float = 1.0
     resample_prob: float = 0.0
 
@@ -120,6 +125,7 @@ class Algorithm:
             learning_rate=self.learning_rates(jnp.int32(0)),
             iteration=jnp.int32(0),
             stats=stats,
+            lr_scheduler={} if self.plateau is None else self.plateau.init(),
         )
 
     def _draw_variables(self, key: Array) -> dict:
@@ -172,6 +178,11 @@ class Algorithm:
     def value(self, params: dict, groups: dict[str, Array], carry: dict, reset: Array) -> tuple[Array, dict]:
         """The critic on packed groups; see ``Policy.value``."""
         return self.policy.apply(params["policy"], groups, carry, reset, method="value")
+
+    @property
+    def keeps_learning_rate(self) -> bool:
+        """Whether the policy's learning rate follows the training, and not only the iteration."""
+        return self.config.schedule == "adaptive" or self.plateau is not None
 
     @property
     def keeps_carries(self) -> bool:

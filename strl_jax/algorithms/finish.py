@@ -25,6 +25,7 @@ class Rewards:
     stats: dict[str, Any]  # statistics after the rollout
     episode: EpisodeSums  # running sums after the last step
     discounted: Array  # [B], running discounted return
+    hooks: dict[str, Any]  # reward hook -> its state after the last step, leaves [B, ...]
     metrics: Metrics
 
 
@@ -82,7 +83,7 @@ def finish(
     rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
     if algorithm.keeps_carries:
         rollout = rollout.replace(carries=record.carry | _before(start.carry, carries))
-    end = end.replace(episode=rewards.episode, discounted=rewards.discounted)
+    end = end.replace(episode=rewards.episode, discounted=rewards.discounted, hooks=end.hooks | rewards.hooks)
     return train_state.replace(stats=rewards.stats), end, rollout, rewards.metrics
 
 
@@ -94,10 +95,12 @@ def process_rewards(
     Args:
         collected: the rollout for the hooks; its ``key`` is that of the rollout.
     """
-    total, extras, axis_name = record.reward, record.extras, collected.axis_name
+    total, extras, axis_name, hooks = record.reward, record.extras, collected.axis_name, {}
     log = _hook_means(algorithm, record, axis_name)
     for index, hook in enumerate(algorithm.reward_hooks):
-        rewarded = hook.reward(collected.replace(key=jax.random.fold_in(collected.key, index + 2)), stats, total)
+        own = collected.replace(key=jax.random.fold_in(collected.key, index + 2), state=start.hooks.get(hook.name))
+        rewarded = hook.reward(own, stats, total)
+        hooks |= {hook.name: rewarded.state} if rewarded.state else {}
         total, stats, extras, log = rewarded.reward, rewarded.stats, extras | rewarded.extras, log | rewarded.log
     total = jnp.where(record.valid, total, 0.0)
     sums, discounted, episode_log = episodes.accumulate(
@@ -105,7 +108,7 @@ def process_rewards(
     )
     stats, reward = _normalize(algorithm, stats, total, record.valid, episode_log.discounted, axis_name)
     metrics = episodes.summarize(record, episode_log, log, axis_name)
-    return Rewards(reward, extras, stats, sums, discounted, metrics)
+    return Rewards(reward, extras, stats, sums, discounted, hooks, metrics)
 
 
 def _transitions(algorithm: Algorithm, record: StepRecord, rewards: Rewards, **values: Array) -> Transition:

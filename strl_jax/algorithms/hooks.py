@@ -85,6 +85,7 @@ class Collected:
     params: dict[str, Any]  # parameter groups of the algorithm
     key: Array | None = None  # PRNG key [] of this hook
     data: dict | None = None  # constant data of the hooks
+    state: Any = None  # of this hook, one for each environment, leaves [B, ...]; see RewardHook.init_envs
     axis_name: str | None = struct.field(pytree_node=False, default=None)  # of the shards
 
 
@@ -96,6 +97,7 @@ class Rewarded:
     stats: dict[str, Any]  # statistics after the rollout
     extras: dict[str, Array]  # [T, B, ...], stored with the steps
     log: dict[str, Array]  # complete name in the log, with its section -> []
+    state: Any = struct.field(default_factory=dict)  # of the environments after the rollout, leaves [B, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class RewardHook:
     """Base class of a hook that changes the rewards of a whole rollout, after its steps.
 
     Attributes:
-        name: key of its ring in ``RolloutState.memory``.
+        name: key of its ring in ``RolloutState.memory``, and of its state in ``RolloutState.hooks``.
     """
 
     name: ClassVar[str]
@@ -131,6 +133,10 @@ class RewardHook:
     def init(self, key: Array) -> tuple[dict[str, Any], dict[str, Any]]:
         """New parameter groups and statistics, each by name."""
         return {}, {}
+
+    def init_envs(self, num_envs: int) -> Any:
+        """The state of ``num_envs`` new environments, leaves ``[B, ...]``."""
+        return {}
 
     def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
         """The new reward; ``reward[T, B]`` is the environment's after the earlier hooks."""

@@ -36,6 +36,8 @@ def make_init(
         params_key, env_key, run_key = jax.random.split(key, 3)
         episode, metrics = env.init(jax.random.split(env_key, num_envs), random_lengths)
         hook = algorithm.act_hook
+        hooks = {} if hook is None else {hook.name: hook.init(jax.random.fold_in(run_key, 1), num_envs)}
+        states = {each.name: each.init_envs(num_envs) for each in algorithm.reward_hooks}
         state = RolloutState(
             env=episode,
             carry=algorithm.policy.initial_carry(num_envs, params_key),
@@ -46,7 +48,7 @@ def make_init(
                 metrics=metrics,
             ),
             discounted=jnp.zeros(num_envs),
-            hooks={} if hook is None else {hook.name: hook.init(jax.random.fold_in(run_key, 1), num_envs)},
+            hooks=hooks | {name: value for name, value in states.items() if value},
             memory={},
             key=jax.random.split(run_key, num_envs),
         )

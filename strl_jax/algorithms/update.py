@@ -9,6 +9,7 @@ from strl_jax.algorithms import losses as loss_functions
 from strl_jax.algorithms import minibatch, optimizers, returns, schedules
 from strl_jax.algorithms.base import Algorithm, apply_networks
 from strl_jax.algorithms.memory import needed, recall
+from strl_jax.algorithms.plateau import ReduceLROnPlateau
 from strl_jax.algorithms.prepare import prepare
 from strl_jax.modules.random_carry import draw_random_carry
 from strl_jax.sharding import pmean
@@ -70,7 +71,7 @@ def epochs(
     plan = _plan(algorithm, batch, plan_key) if plan is None else plan
     coefs = {term.name: term.coef(train_state.iteration) for term in algorithm.terms}
     rates = algorithm.learning_rates(train_state.iteration)
-    if algorithm.config.schedule == "adaptive":
+    if algorithm.keeps_learning_rate:
         rates["policy"] = train_state.learning_rate["policy"]
     train_state = train_state.replace(learning_rate=rates)
     gather = minibatch.gather_envs if algorithm.policy.is_recurrent else minibatch.gather
@@ -153,7 +154,16 @@ def update(
     summary = {name: value.mean() for name, value in metrics.items()}
     summary["skipped"] = metrics["skipped"].sum()
     summary["learning_rate"] = metrics["learning_rate"][-1]
+    if algorithm.plateau is not None:
+        train_state = _lower_rate(algorithm.plateau, train_state, summary)
     return train_state.replace(stats=stats), summary
+
+
+def _lower_rate(plateau: ReduceLROnPlateau, train_state: TrainState, summary: dict[str, Array]) -> TrainState:
+    """The state with the policy's learning rate of the next iteration."""
+    rates = train_state.learning_rate
+    state, rate = plateau.step(train_state.lr_scheduler, rates["policy"], summary[plateau.metric])
+    return train_state.replace(lr_scheduler=state, learning_rate=rates | {"policy": rate})
 
 
 def _plan(algorithm: Algorithm, batch: Batch, key: Array) -> Array:
@@ -184,12 +194,14 @@ def _minibatch_update(algorithm: Algorithm, state: TrainState, sample: Batch, co
         rates = rates | {"policy": schedules.adapt(rates["policy"], metrics["kl"], algorithm.config.desired_kl)}
     params, opt_state, norms, skipped = state.params, {}, {}, jnp.bool_(False)
     for name, optimizer in algorithm.optimizers.items():
+        momentum = {"momentum": algorithm.momenta[name](state.iteration)} if name in algorithm.momenta else {}
         new, opt_state[name], norms[name], skip = optimizers.step(
             optimizer,
             algorithm.trained(params, name),
             algorithm.trained(grads, name),
             state.opt_state[name],
             rates[name],
+            **momentum,
         )
         params = params | new
         skipped |= skip

@@ -85,7 +85,7 @@ class RunnerConfig(Section):
         max_iterations: maximum number of iterations.
         max_env_steps: maximum number of steps of all environments together, or null; the run
             ends at the first of the two limits.
-        save_interval: iterations between numbered checkpoints.
+        save_interval: iterations between numbered checkpoints; 0: only one, after the training.
         last_interval: iterations between saves of ``last``, the full state.
         log_interval: iterations between logged lines.
         eval_interval: iterations between evaluations; 0: no evaluation.
@@ -111,7 +111,7 @@ class RunnerConfig(Section):
     num_steps_per_env: Count = 24
     max_iterations: Count = 1500
     max_env_steps: int | None = Field(None, ge=1)
-    save_interval: Count = 50
+    save_interval: int = Field(50, ge=0, le=MOST)
     last_interval: Count = 50
     log_interval: Count = 1
     eval_interval: int = Field(0, ge=0, le=MOST)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from strl_jax.algorithms.optimizers import OPTIMIZERS
 from strl_jax.config import ConfigError, from_dict, load
 from strl_jax.config.errors import raised, show
-from strl_jax.config.policy import FIELDS
+from strl_jax.config.policy import ACTIVATION_NAMES, FIELDS
 from strl_jax.config.sections import ALGORITHMS
-from strl_jax.modules.mlp import ACTIVATIONS
 
 ENV = {"name": "probe:constant"}
 
@@ -119,10 +119,10 @@ def test_a_missing_key():
 @pytest.mark.parametrize(
     ("path", "name", "known", "near"),
     [
-        ("algorithm.optimizer_class_name", "adam", "Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, SGD", "Adam"),
+        ("algorithm.optimizer_class_name", "adam", ", ".join(OPTIMIZERS), "Adam"),
         ("algorithm.schedule", "adaptiv", "fixed, adaptive or a mapping", "adaptive"),
-        ("policy.activation", "rellu", ", ".join(ACTIVATIONS), "relu"),
-        ("policy.mu_activation", "tan", ", ".join(ACTIVATIONS), "tanh"),
+        ("policy.activation", "rellu", ", ".join(ACTIVATION_NAMES), "relu"),
+        ("policy.mu_activation", "tan", ", ".join(ACTIVATION_NAMES), "tanh"),
         ("policy.initialization", "torsch", "torch, orthogonal", "torch"),
         ("runner.logger", "wand", "tensorboard, wandb, none or an import path pkg.mod:Class", "wandb"),
         ("runner.runner_class_name", "OnPolicyRuner", "OnPolicyRunner", "OnPolicyRunner"),
@@ -326,3 +326,29 @@ def test_a_number_that_is_missing_or_of_another_type_comes_with_its_bounds(sched
             }
         )
     assert caught.value.lines[0].startswith(f"algorithm.schedule.decay_steps: {expected}")
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Rprop", "LBFGS", "SparseAdam"])
+@pytest.mark.parametrize("key", ["optimizer_class_name", "discriminator_optimizer_class_name"])
+def test_an_optimizer_of_torch_that_there_is_not(name, key):
+    line = message({"algorithm": {key: name}, "runner": {"algorithm_class_name": "APPO"}})
+    assert line.startswith(f"algorithm.{key}: {name!r} is not allowed; it must be one of {', '.join(OPTIMIZERS)}")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "allowed"),
+    [
+        ("Adagrad", "eps", -1.0, ">= 0"),
+        ("Adagrad", "betas", [0.9, 0.99], "Adagrad takes weight_decay, lr_decay, initial_accumulator_value, eps"),
+        ("Adadelta", "rho", 1.0, "< 1"),
+        ("Adam", "amsgrad", True, "Adam takes weight_decay, betas, eps"),
+        ("Adam", "betas", [0.9], "missing"),
+        ("Adam", "betas", 0.9, "a list"),
+        ("SGD", "nesterov", 1, "true or false"),
+    ],
+)
+def test_an_argument_of_an_optimizer(name, key, value, allowed):
+    line = message({"algorithm": {"optimizer_class_name": name, "optimizer_kwargs": {key: value}}})
+    assert line.startswith(f"algorithm.optimizer_kwargs.{key}")
+    assert allowed in line
+    assert "\n" not in line
