@@ -95,7 +95,7 @@ def _mark_rsl_rl(data: dict) -> list[str]:
     for key, value in {"rsl_rl": True, "weight": 0.0, "max_grad_norm": None}.items():
         config.setdefault(key, value)
     meaning = (
-        "the weight is multiplied by the time step and is 0 by default, weight_schedule counts steps of an environment, "
+        "the weight is multiplied by the time step and is 0 by default, weight_schedule counts steps, "
         "normalised rewards are divided by the deviation of their discounted sum, the gradient is not clipped"
     )
     return [f"{dotted(_RND)}: it has keys of rsl_rl and so gets rsl_rl: true: {meaning}"]
