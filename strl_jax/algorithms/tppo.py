@@ -33,8 +33,10 @@ class TeacherFields(Section):
         teacher_policy_class_name: class of the teacher's policy.
         teacher_policy: mapping with the key ``teacher_ac_path``, the run folder or torch file of the teacher;
             for a torch file also the keywords of its policy. A mutex class has sub_policy_paths instead.
+            ``obs_segments`` and ``privileged_obs_segments`` (or ``critic_obs_segments``) are st_rl's layouts of
+            what its actor and critic observe, ``{component: shape, ...}``.
         label_action_with_critic_obs: the teacher sees the critic's components, not the actor's,
-            unless env.groups.teacher or the run folder of the teacher names its components.
+            unless env.groups.teacher, obs_segments or the run folder of the teacher names its components.
         teacher_act_prob: probability with which the teacher acts: linear, exp, tanh, or a number.
         update_times_scale: time scale in iterations over which this probability decreases.
         using_ppo: use the losses of PPO; false: distillation only (DAgger).

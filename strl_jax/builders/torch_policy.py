@@ -17,7 +17,12 @@ from strl_jax.types import RunningStats
 
 
 def load(
-    path: Path, section: Mapping[str, Any], action_size: int, groups: Mapping[str, Segments]
+    path: Path,
+    section: Mapping[str, Any],
+    action_size: int,
+    groups: Mapping[str, Segments],
+    *,
+    critic_is_its_own: bool = False,
 ) -> tuple[Policy, dict, dict[str, RunningStats], float]:
     """A policy, its variables, the statistics of its actor's components, and the normalizer's eps.
 
@@ -26,6 +31,7 @@ def load(
         section: keywords of the policy class, with ``class_name``.
         action_size: number of actions.
         groups: observations of ``actor`` and ``critic``.
+        critic_is_its_own: ``critic`` is the layout of the file's critic, not that of this run.
 
     Raises:
         TorchFileError: the file cannot be read, or does not fit.
@@ -43,7 +49,7 @@ def load(
     # critic's observation is enough, and its components may differ from those of this run.
     settings, critic = config.policy, groups["critic"]
     critic_encoders = getattr(settings, "critic_encoder_component_names", None)
-    if not isinstance(settings, EstimatorStageFields) and critic_encoders is None:
+    if not critic_is_its_own and not isinstance(settings, EstimatorStageFields) and critic_encoders is None:
         critic = Segments(("critic",), ((_critic_size(model),),))
     policy = make_policy(config, action_size, {"actor": groups["actor"], "critic": critic})
     variables = weights.import_weights(networks.split(model)[0], policy)  # without the discriminator

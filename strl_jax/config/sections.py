@@ -40,8 +40,8 @@ class GroupsConfig(Section):
     Attributes:
         actor, critic: names of components; null: all components of the environment,
             in its order.
-        teacher: components of a teacher; null: those in the run folder of the teacher; without a run folder,
-            the critic's or the actor's (algorithm.label_action_with_critic_obs).
+        teacher: components of a teacher; null: those in the run folder of the teacher or in its obs_segments;
+            without both, the critic's or the actor's (algorithm.label_action_with_critic_obs).
         amp: components that the discriminator of an adversarial motion prior sees before and
             after a step; null: the environment's ref_obs.
         rnd: components of random network distillation; null: the actor's.

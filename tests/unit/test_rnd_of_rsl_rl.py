@@ -63,9 +63,10 @@ def config_of(rnd_cfg: dict):
     return from_dict({"env": {"name": "probe:constant"}, "algorithm": {"rnd_cfg": rnd_cfg}})
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"weight_schedule": SCHEDULE}, {"num_states": 4, "obs_groups": {"rnd_state": ["a"]}}]
-)
+INJECTED = {"num_states": 4, "obs_groups": {"rnd_state": ["a"]}}  # by rsl_rl's runner
+
+
+@pytest.mark.parametrize("more", [{}, {"weight_schedule": SCHEDULE}, INJECTED])
 def test_keys_of_rsl_rl_get_its_meaning_with_a_line(more):
     config, lines = config_of(RSL_RL | more)
     settings = config.algorithm.rnd_cfg
