@@ -173,7 +173,9 @@ def _with_scheduler(algorithm: Algorithm, config: TeacherFields) -> Algorithm:
     if isinstance(scheduler, ReduceLROnPlateau):
         known = [part.name for part in (*algorithm.terms, *algorithm.metrics)] + ["total_loss", "kl", "grad_norm"]
         if scheduler.metric not in known:
-            raise ValueError(f"lr_scheduler.metric: {scheduler.metric!r} must be one of {', '.join(known)}")
+            raise ValueError(
+                f"lr_scheduler.metric: {scheduler.metric!r} is not allowed; it must be one of {', '.join(known)}"
+            )
         return dataclasses.replace(algorithm, plateau=scheduler)
     rates = algorithm.rates | {"policy": scheduler.schedule(algorithm.config.learning_rate)}
     algorithm = dataclasses.replace(algorithm, rates=rates)

@@ -39,6 +39,7 @@ def _lower(value: Any) -> Any:
 
 ACTIVATION_NAMES = (*ACTIVATIONS, *TORCH_ACTIVATIONS)
 Activation = Annotated[str, _one_of(ACTIVATION_NAMES), Field(json_schema_extra={"enum": list(ACTIVATION_NAMES)})]
+Nonlinearity = Annotated[str, _one_of(ACTIVATION_NAMES)]  # without an enum: the default is torch's name
 
 
 class PolicyConfig(Section):
@@ -83,7 +84,7 @@ class MlpKwargs(Section):
     """
 
     hidden_sizes: Sizes = (256, 128)
-    nonlinearity: Activation = "ReLU"
+    nonlinearity: Nonlinearity = "ReLU"
 
 
 class EncoderKwargs(MlpKwargs):

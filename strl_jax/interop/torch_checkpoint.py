@@ -169,13 +169,13 @@ def _statistics(statistics: Mapping[str, Mapping], algorithm, samples: int) -> d
 
 
 def _learning_rate(checkpoint: Mapping[str, Any], algorithm, iteration: int) -> tuple[np.ndarray, list[str]]:
-    """The learning rate of the file if it adapts to the KL, otherwise that of the config at this iteration."""
+    """The learning rate of the file if it follows the training, otherwise that of the config at this iteration."""
     scheduled = np.asarray(algorithm.learning_rates(jnp.int32(iteration))["policy"])
     rate = (torch_moments.group_of(checkpoint) or {}).get("lr")
     if not isinstance(rate, float | int | np.ndarray) or np.size(rate) != 1 or not 0 < rate < np.inf:
         return scheduled, []
     rate = np.asarray(rate, np.float32).reshape(())
-    if algorithm.config.schedule == "adaptive" or rate == scheduled:
+    if algorithm.keeps_learning_rate or rate == scheduled:
         return rate, []
     return scheduled, [
         f"learning rate: {float(rate):g} in the file; the config's schedule continues with {scheduled:g}"

@@ -60,7 +60,7 @@ def import_moments(
     entries, fault = _entries(state, names, weights)
     if fault:
         return opt_state, [f"optimizer: {fault}: moments start at 0"]
-    ours = DEFAULTS | {"weight_decay": 1e-2 if configured == "AdamW" else 0}
+    ours = DEFAULTS | {"weight_decay": 1e-2 if configured == "AdamW" else 0} | algorithm.config.optimizer_kwargs
     lines = [
         f"optimizer: {key} {group[key]} in the file; continues with {value}"
         for key, value in ours.items()
@@ -98,7 +98,8 @@ def class_of(state: Mapping[str, Any]) -> str:
     """Name of the torch optimiser that wrote this state, inferred from its keys."""
     group = state["param_groups"][0]
     if "betas" not in group:
-        return "RMSprop" if "alpha" in group else "SGD" if "nesterov" in group else "another"
+        keys = {"alpha": "RMSprop", "nesterov": "SGD", "lr_decay": "Adagrad", "rho": "Adadelta"}
+        return next((name for key, name in keys.items() if key in group), "another")
     if "momentum_decay" in group:
         return "NAdam"
     if "amsgrad" not in group:
