@@ -132,8 +132,8 @@ class RNDHook(RewardHook):
         elif REWARD in stats:
             moments = normalizer.update(stats[REWARD], bonus, where=valid, until=self.until, axis_name=axis_name)
             stats, bonus = stats | {REWARD: moments}, bonus / (jnp.sqrt(moments.var) + self.eps)
-        weight = jnp.asarray(self.config.weights(self.dt, collected.iteration, len(bonus)))
-        bonus = weight.reshape(-1, 1) * bonus
+        weight = self.config.weights(self.dt, collected.iteration, len(bonus))
+        bonus = (weight[:, None] if jnp.ndim(weight) else weight) * bonus
         mean = pmean(jnp.sum(returns.weights(valid, axis_name=axis_name) * bonus), axis_name)
         return Rewarded(reward + bonus, stats, {STATE: state}, {"Episode_Reward/rnd_reward": mean}, running)
 
