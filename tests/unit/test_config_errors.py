@@ -326,29 +326,3 @@ def test_a_number_that_is_missing_or_of_another_type_comes_with_its_bounds(sched
             }
         )
     assert caught.value.lines[0].startswith(f"algorithm.schedule.decay_steps: {expected}")
-
-
-@pytest.mark.parametrize("name", ["ASGD", "Rprop", "LBFGS", "SparseAdam"])
-@pytest.mark.parametrize("key", ["optimizer_class_name", "discriminator_optimizer_class_name"])
-def test_an_optimizer_of_torch_that_there_is_not(name, key):
-    line = message({"algorithm": {key: name}, "runner": {"algorithm_class_name": "APPO"}})
-    assert line.startswith(f"algorithm.{key}: {name!r} is not allowed; it must be one of {', '.join(OPTIMIZERS)}")
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value", "allowed"),
-    [
-        ("Adagrad", "eps", -1.0, ">= 0"),
-        ("Adagrad", "betas", [0.9, 0.99], "Adagrad takes weight_decay, lr_decay, initial_accumulator_value, eps"),
-        ("Adadelta", "rho", 1.0, "< 1"),
-        ("Adam", "amsgrad", True, "Adam takes weight_decay, betas, eps"),
-        ("Adam", "betas", [0.9], "missing"),
-        ("Adam", "betas", 0.9, "a list"),
-        ("SGD", "nesterov", 1, "true or false"),
-    ],
-)
-def test_an_argument_of_an_optimizer(name, key, value, allowed):
-    line = message({"algorithm": {"optimizer_class_name": name, "optimizer_kwargs": {key: value}}})
-    assert line.startswith(f"algorithm.optimizer_kwargs.{key}")
-    assert allowed in line
-    assert "\n" not in line

@@ -120,3 +120,38 @@ def test_unclipped_gradients():
     state = optimizers.init(optimizer, params)
     params, *_ = optimizers.step(optimizer, params, {"w": jnp.full(1, 1e6)}, state, 1.0)
     np.testing.assert_allclose(params["w"], -1e6)
+
+
+def refused(data: dict) -> str:
+    """The message of a config with one fault."""
+    with pytest.raises(ConfigError) as caught:
+        from_dict({"env": {"name": "probe:constant"}, **data})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Rprop", "LBFGS", "SparseAdam"])
+@pytest.mark.parametrize("key", ["optimizer_class_name", "discriminator_optimizer_class_name"])
+def test_an_optimizer_of_torch_that_there_is_not(name, key):
+    line = refused({"algorithm": {key: name}, "runner": {"algorithm_class_name": "APPO"}})
+    assert line.startswith(
+        f"algorithm.{key}: {name!r} is not allowed; it must be one of {', '.join(optimizers.OPTIMIZERS)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "allowed"),
+    [
+        ("Adagrad", "eps", -1.0, ">= 0"),
+        ("Adagrad", "betas", [0.9, 0.99], "Adagrad takes weight_decay, lr_decay, initial_accumulator_value, eps"),
+        ("Adadelta", "rho", 1.0, "< 1"),
+        ("Adam", "amsgrad", True, "Adam takes weight_decay, betas, eps"),
+        ("Adam", "betas", [0.9], "missing"),
+        ("Adam", "betas", 0.9, "a list"),
+        ("SGD", "nesterov", 1, "true or false"),
+    ],
+)
+def test_an_argument_of_an_optimizer(name, key, value, allowed):
+    line = refused({"algorithm": {"optimizer_class_name": name, "optimizer_kwargs": {key: value}}})
+    assert line.startswith(f"algorithm.optimizer_kwargs.{key}")
+    assert allowed in line
+    assert "\n" not in line
