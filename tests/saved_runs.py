@@ -25,7 +25,7 @@ def recurrent(path: Path, kinds: tuple[str, ...], **runner) -> Path:
     data["runner"] |= {"policy_class_name": "ActorCriticRecurrent"}
     config, _ = from_dict(data)
     run_dir.write_config(path, config)
-    made = OnPolicyRunner(None, config, path, make_mesh(jax.devices()[:1]))
+    made = OnPolicyRunner(None, config, path, mesh=make_mesh(jax.devices()[:1]))
     made.rollout_state = {"steps": jnp.int32(5)}
     for seed, kind in enumerate(kinds):
         made.train_state = make_state(made.algorithm, seed)

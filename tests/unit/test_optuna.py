@@ -21,7 +21,7 @@ def objective(tmp_path_factory):
         folder = folders[trial.number] = tmp_path_factory.mktemp("trial")
         config = settings(folder, eval_interval=2, num_eval_envs=8)
         config["algorithm"]["learning_rate"] = trial.suggest_float("learning_rate", 1e-4, 1e-1, log=True)
-        runner = OnPolicyRunner(None, from_dict(config)[0], folder, make_mesh(jax.devices()[:1]))
+        runner = OnPolicyRunner(None, from_dict(config)[0], folder, mesh=make_mesh(jax.devices()[:1]))
         try:
             return runner.learn(4, trial=trial)[0]
         finally:
