@@ -1,6 +1,7 @@
 """The argument ``device`` of st_rl's methods, as a JAX device."""
 
 import contextlib
+import re
 from typing import Any
 
 import jax
@@ -25,9 +26,9 @@ def find_device(device: Any) -> jax.Device:
         return device
     if isinstance(device, Mesh):
         raise ConfigError("device: a Mesh is not a device; pass it by its keyword: mesh=...")
-    kind, _, number = str(device).lower().partition(":")
-    there = _devices(kind) if kind.isalpha() else []
-    index = int(number) if number.isdecimal() else 0 if not number else len(there)
+    form = re.fullmatch(r"([a-z]+)(?::(\d+))?", str(device).lower())
+    there = _devices(form[1]) if form else []
+    index = int(form[2] or 0) if form else 0
     if index < len(there):
         return there[index]
     names = [f"{one.platform}:{i}" for group in (_devices(None), _devices("cpu")) for i, one in enumerate(group)]

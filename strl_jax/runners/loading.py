@@ -58,6 +58,16 @@ def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
     return lines
 
 
+def need_states(runner) -> None:
+    """Creates the states of a policy that needs no training; raises ``RuntimeError`` if there is no policy yet."""
+    if runner.train_state is not None:
+        return
+    if runner.algorithm.variables is None:
+        raise RuntimeError("there is no policy yet: call learn or load first")
+    # only sub-policies, which are loaded already
+    runner.train_state, runner.rollout_state = runner.fresh_states(runner.config.runner.init_at_random_ep_len)
+
+
 def start_episodes(runner, random_lengths: bool | None) -> None:
     """Restarts the environments of a loaded policy if ``learn`` asks for other first episodes than the config.
 

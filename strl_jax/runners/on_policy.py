@@ -92,7 +92,7 @@ class OnPolicyRunner:
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
         self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
-        self._owns_folder = self.checkpointer.latest("last") is None
+        self._continues(False)
 
     @property
     def metrics_velrmsd(self) -> float:
@@ -169,7 +169,7 @@ class OnPolicyRunner:
         if not self._owns_folder:
             raise ConfigError(
                 f"{self.log_dir} contains a run at iteration {self.checkpointer.latest('last')}: "
-                "load it to continue, or use another folder"
+                "load its last checkpoint to continue, or use another folder"
             )
         if jax.process_index() == 0:
             run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
@@ -189,7 +189,7 @@ class OnPolicyRunner:
         Raises:
             RuntimeError: there is no policy yet.
         """
-        self._need_states()
+        loading.need_states(self)
         return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
 
     def save(self, path: str | Path = "last", infos: Any = None) -> None:
@@ -204,7 +204,7 @@ class OnPolicyRunner:
             ConfigError: ``path`` is a path.
             CheckpointError: the checkpoint cannot be written.
         """
-        self._need_states()
+        loading.need_states(self)
         call_checks.check_kind(path)
         if self.saver is None:
             raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
@@ -239,11 +239,12 @@ class OnPolicyRunner:
         path = Path(path).absolute()
         call_checks.check_load(path, map_location, kind, iteration)
         if path.suffix == call_checks.TORCH:
+            self._continues(False)
             return loading.load_torch_file(self, path, load_optimizer)
         is_own = self.log_dir == path
         reader = self.checkpointer if is_own else CheckpointReader(path)
         notes = loading.load_run(self, reader, load_optimizer, kind, iteration)
-        self._owns_folder |= is_own and kind == "last"  # an older policy would continue before newer checkpoints
+        self._continues(is_own and kind == "last")
         return notes
 
     def init_from(self, path: str | Path) -> list[str]:
@@ -257,7 +258,13 @@ class OnPolicyRunner:
         """
         notes = loading.start(self, path, self.config.runner.init_at_random_ep_len)
         self.progress, self.infos, self.has_new_episodes = Progress(), None, True
+        self._continues(False)
         return notes
+
+    def _continues(self, own_last: bool) -> None:
+        """Notes whether the run folder may be continued: it has no run, or its last checkpoint was loaded."""
+        if self.checkpointer is not None:
+            self._owns_folder = own_last or self.checkpointer.latest("last") is None
 
     def get_inference_policy(self, device: Any = None) -> InferencePolicy:
         """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.
@@ -269,19 +276,13 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
             ConfigError: there is no such device.
         """
-        self._need_states()
+        loading.need_states(self)
         place = None if device is None else devices.find_device(device)
         return InferencePolicy(self.algorithm, self.train_state.params["policy"], self.train_state.stats, place)
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
         """``learn`` stores the git state of this repository too."""
         self.repositories.append(repo_file_path)
-
-    def _need_states(self) -> None:
-        if self.train_state is None and self.algorithm.variables is None:
-            raise RuntimeError("there is no policy yet: call learn or load first")
-        if self.train_state is None:  # only sub-policies, which are loaded already
-            self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
 
     def close(self) -> None:
         """Waits for pending checkpoints and ends the threads."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
-from tiny import make_algorithm, make_obs, make_state, normal
+from tiny import filled, make_algorithm, make_obs, make_state, normal
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.modules.mutex import MutexPolicy, SubPolicy, gather_variables
@@ -143,10 +143,8 @@ def test_mutex_policy():
         Policy(2, (4,), (4,), actor_obs=actor, critic_obs=actor, encoders=(EncoderStage("height", (3,), 2),)),
     ]
     flat = {name: jnp.ones((1, 14)) for name in ("actor", "critic")}
-    variables = [
-        jax.jit(sub.init)(jax.random.key(i), flat, sub.initial_carry(1), jnp.ones(1, bool))
-        for i, sub in enumerate(subs)
-    ]
+    start = [(jax.random.key(0), flat, sub.initial_carry(1), jnp.ones(1, bool)) for sub in subs]
+    variables = [filled(jax.eval_shape(sub.init, *args), 1) for sub, args in zip(subs, start, strict=True)]
     mutex = MutexPolicy(2, actor, tuple(SubPolicy(sub, 0.5, 1.0) for sub in subs), "explicit", 0.5)
     plain = make_algorithm()
     groups = {"actor": actor, "critic": actor, "selection": Segments(("pick",), ((2,),))}
@@ -158,9 +156,8 @@ def test_mutex_policy():
     assert shapes(output.estimates) == {"submodules_0": {"estimator": {"height": (ENVS, 2)}}}
     assert shapes(output.latents) == {"submodules_1": {"height": (ENVS, 2)}}
     assert shapes(output.carry["submodules_0"]["actor"]) == {"hidden": (ENVS, 2, 4)}
-    raw = subs[0].apply(
-        variables[0], {"actor": actor.flatten(obs)}, subs[0].initial_carry(ENVS), jnp.ones(ENVS, bool), method="infer"
-    )
+    infer = jax.jit(partial(subs[0].apply, method="infer"))
+    raw = infer(variables[0], {"actor": actor.flatten(obs)}, subs[0].initial_carry(ENVS), jnp.ones(ENVS, bool))
     np.testing.assert_allclose(
         output.estimates["submodules_0"]["estimator"]["height"], raw.estimates["estimator"], rtol=1e-5
     )

@@ -34,7 +34,7 @@ class Saver:
 
         Args:
             kind: ``last`` (both states, for resuming), ``numbered`` or ``best`` (the train state only).
-            infos: the user's values for JSON; None: nothing is stored.
+            infos: the user's values for JSON, with which a checkpoint of this iteration is replaced; None: none.
 
         Raises:
             CheckpointError: it cannot be written.
@@ -52,7 +52,7 @@ class Saver:
         }
         if infos is not None:
             meta["infos"] = infos
-        self.checkpointer.save(kind, progress.iteration, state, meta)
+        self.checkpointer.save(kind, progress.iteration, state, meta, again=infos is not None)
 
 
 class IntervalSaving:
