@@ -81,6 +81,10 @@ class InferencePolicy:
         self._reset = jnp.zeros_like(self._reset)
         return result
 
+    def act_inference(self, obs: Obs | Array) -> Array:
+        """Mean actions ``[B, A]``; st_rl's name of a call without options."""
+        return self(obs)
+
     def _named(self, obs: Obs | Array) -> Obs:
         """The components that the policy reads, each ``[B, *shape]``."""
         actor = self._algorithm.groups["actor"]

@@ -237,7 +237,7 @@ class OnPolicyRunner:
             TorchFileError: the file cannot be read, or does not fit the config; a line for each fault.
         """
         path = Path(path).absolute()
-        call_checks.check_load(path, map_location, kind, iteration)
+        call_checks.check_load(self, path, map_location, kind, iteration)
         if path.suffix == call_checks.TORCH:
             self._continues(False)
             return loading.load_torch_file(self, path, load_optimizer)

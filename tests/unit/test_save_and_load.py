@@ -127,6 +127,20 @@ def test_map_location(trained, fresh):
     one_line(caught.value, "map_location", "kind='best'")
 
 
+def manipulate(variables, stats, meta):
+    return jax.tree.map(jnp.zeros_like, variables), stats
+
+
+def test_a_manipulator_acts_in_init_from_and_not_in_load(trained):
+    runner = make(ckpt_manipulator=f"{__name__}:manipulate")
+    with pytest.warns(UserWarning, match=r"runner\.ckpt_manipulator: .*init_from"):
+        runner.load(trained.log_dir)
+    assert same(runner.train_state.params, trained.train_state.params)
+    runner.init_from(trained.log_dir)
+    assert all((leaf == 0).all() for leaf in jax.tree.leaves(runner.train_state.params["policy"]))
+    runner.close()
+
+
 @pytest.mark.parametrize("load_optimizer", [True, False])
 def test_torch_file(file, fresh, load_optimizer, tmp_path):
     notes = fresh.load(str(file), load_optimizer=load_optimizer)

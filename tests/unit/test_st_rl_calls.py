@@ -75,6 +75,18 @@ def test_mesh_is_a_keyword():
     runner.close()
 
 
+class VecEnv:
+    """An environment of the user's torch code."""
+
+    num_envs = 4
+
+
+def test_environment_of_torch():
+    with pytest.raises(ConfigError) as caught:
+        OnPolicyRunner(VecEnv(), train_cfg(), device="cpu")
+    one_line(caught.value, "VecEnv", "observation_shapes", "strl_jax.envs.base.Env")
+
+
 class APPO:
     """An algorithm object of the user's torch code."""
 
@@ -155,7 +167,7 @@ def test_alg(trained, fresh):
     policy = trained.alg.actor_critic
     assert isinstance(policy, InferencePolicy)
     assert trained.alg.actor_critic is policy
-    np.testing.assert_array_equal(policy(OBS), trained.get_inference_policy()(OBS))
+    np.testing.assert_array_equal(policy.act_inference(OBS), trained.get_inference_policy()(OBS))
     with pytest.raises(RuntimeError, match="call learn or load first"):
         fresh.alg.actor_critic  # noqa: B018
     fresh.load(trained.log_dir)
