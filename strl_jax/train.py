@@ -19,7 +19,7 @@ from strl_jax.builders.read_errors import reported_under
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners import launch
+from strl_jax.runners import launch, loading
 from strl_jax.runners.log.writers import check_writers
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -78,7 +78,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     with ExitStack() as lock, closing(runner):
         checks.check_trains(config, runner.algorithm.policy)
         if not resumes:
-            runner.check_start()
+            loading.check_start(config)
         _open_folder(runner, arguments, lock)
         done = runner.progress.iteration
         if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged

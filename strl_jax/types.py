@@ -143,10 +143,10 @@ class PolicyOutput:
 
     mean: Array  # [..., A]
     std: Array  # [..., A]
-    value: Array  # [...]
+    value: Array | None  # [...]; None from ``infer``
     carry: Any  # after the last step, leaves [B, ...]; {} if feed-forward
-    estimates: dict[str, Array]  # stage -> [..., E]
-    latents: dict[str, Array]  # component -> [..., L], of the actor's encoders
+    estimates: dict[str, Any]  # stage -> [..., E]; of a mutex policy: sub-policy -> stage -> [..., E]
+    latents: dict[str, Any]  # component -> [..., L], of the actor's encoders; of a mutex policy by sub-policy
 
 
 @struct.dataclass

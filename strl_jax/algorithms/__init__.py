@@ -65,3 +65,14 @@ __all__ = [
     "make_collect_host",
     "make_train_step",
 ]
+CLASSES = ("PPO", "APPO", "TPPO", "ATPPO", "EstimatorPPO", "EstimatorTPPO")  # st_rl's
+
+
+def __getattr__(name: str):
+    """Says what to use instead of st_rl's classes, also in an import statement."""
+    if name in CLASSES:
+        raise ImportError(
+            f"strl_jax.algorithms has no class {name}: in a config, runner.algorithm_class_name: {name} selects the "
+            "algorithm, and OnPolicyRunner builds it"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

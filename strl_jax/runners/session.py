@@ -6,11 +6,13 @@ from contextlib import closing
 import jax
 
 from strl_jax.config import to_dict
+from strl_jax.runners import loading
 from strl_jax.runners.duties.clock import IterationClock
 from strl_jax.runners.duties.evaluation import IntervalEvaluation, evaluate
 from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
 from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
+from strl_jax.runners.duties.trial import Trial
 from strl_jax.runners.log.console import Console
 from strl_jax.runners.log.git_state import store_code_state
 from strl_jax.runners.log.writers import Writer, make_writers
@@ -20,12 +22,12 @@ from strl_jax.runners.stop import StopFlag, StopVote
 PRUNER = "Optuna's pruner"
 
 
-def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
+def train(runner, iterations: int, random_lengths: bool, trial: Trial | None = None) -> None:
     """Trains until the iterations are done, a stop signal arrives or a writer fails, then saves.
 
     Args:
         runner: an ``OnPolicyRunner``; the newest states are stored in it, also after an exception.
-        iterations: number of iterations to add.
+        iterations: number of iterations to add, see ``within_budget``.
         random_lengths: start the first episodes of a new run at random ages.
         trial: an Optuna trial or None.
 
@@ -36,7 +38,7 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
         optuna.TrialPruned: the trial's pruner stopped the run; the run is saved.
     """
     clock, first = IterationClock(runner.progress), runner.progress.iteration
-    last = first + _within_budget(runner, iterations)
+    last = first + iterations
     leader = jax.process_index() == 0
     with StopFlag() as flag, Console(last, first, quiet=not leader) as console:
         opened = _open_writers(runner, first + 1, console) if leader and runner.log_dir else []
@@ -58,7 +60,7 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
         raise optuna.TrialPruned(f"pruned at iteration {runner.progress.iteration}")
 
 
-def _within_budget(runner, iterations: int) -> int:
+def within_budget(runner, iterations: int) -> int:
     """The number of iterations, limited to those that are needed to reach ``runner.max_env_steps``."""
     limit = runner.config.runner.max_env_steps
     if limit is None:
@@ -84,7 +86,7 @@ def _compile(runner, random_lengths: bool, trains: bool, console: Console) -> Ca
             programs.request("evaluate")
     with runner.progress.report.section("compile"):
         if is_new:
-            for line in runner.start_states(random_lengths):
+            for line in loading.start(runner, runner.config.runner.init_from, random_lengths):
                 console.warn(line)
         return programs.get("step") if trains else None
 

@@ -59,7 +59,7 @@ def source(path, name="ActorCritic", normalised=True, kinds=("last",), env=None,
         "runner": {"logger": "none"},
     }
     config, _ = from_dict(values)
-    runner = OnPolicyRunner(env, config, run_dir.create(path, config, run_dir.units(env)), ONE)
+    runner = OnPolicyRunner(env, config, run_dir.create(path, config, run_dir.units(env)), mesh=ONE)
     for number, kind in enumerate(kinds):
         runner.train_state = make_state(runner.algorithm, seed + number)
         if normalised:

@@ -20,13 +20,14 @@ from torch_writer import STORAGES, archive, plain, save, tensor
 
 from strl_jax import train
 from strl_jax.algorithms import optimizers
+from strl_jax.builders import torch_state
 from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
-from strl_jax.interop.torch_moments import import_moments
 from strl_jax.modules.policy import Policy
 from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files.file import TorchFileError, load_torch
+from strl_jax.torch_files.moments import import_moments
 from strl_jax.torch_files.weights import import_weights, parameter_shapes
 
 
@@ -286,7 +287,9 @@ def imported(runner_config: dict, **changes) -> tuple[dict, list[str]]:
     config, _ = from_dict(runner_config)
     runner = OnPolicyRunner(None, config)
     try:
-        return torch_checkpoint.read_parts(checkpoint(**changes), runner)
+        return torch_state.read_parts(
+            checkpoint(**changes), runner.algorithm, runner.programs.states[0], runner.steps_per_iteration
+        )
     finally:
         runner.close()
 

@@ -12,6 +12,7 @@ from torch_checkpoints import adam_state, checkpoint, weights
 from torch_writer import save
 
 from strl_jax import train
+from strl_jax.builders import torch_state
 from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
 from strl_jax.run_folder import run_dir
@@ -60,7 +61,9 @@ def read(values: dict, file: dict) -> tuple[dict, list[str], OnPolicyRunner]:
     """The imported parts of a file, the notes, and the runner."""
     runner = OnPolicyRunner(None, from_dict(values)[0])
     runner.close()
-    return *torch_checkpoint.read_parts(file, runner), runner
+    return *torch_state.read_parts(
+        file, runner.algorithm, runner.programs.states[0], runner.steps_per_iteration
+    ), runner
 
 
 def moments(state) -> optax.ScaleByAdamState:

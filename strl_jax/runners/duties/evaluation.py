@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 
 from strl_jax.runners.duties.clock import is_due
+from strl_jax.runners.duties.trial import Trial
 from strl_jax.runners.log import scalars
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
@@ -34,7 +35,7 @@ class IntervalEvaluation:
         interval: iterations between two evaluations; 0: none.
         last: last iteration of the training.
         save_best: called with the train state after a new best mean return.
-        trial: Optuna trial or None; gets the velocity RMSD of every evaluation.
+        trial: an Optuna trial, which gets a value of every evaluation, or None.
 
     Attributes:
         pruned: the trial's pruner stopped the run.
@@ -47,7 +48,7 @@ class IntervalEvaluation:
         interval: int,
         last: int,
         save_best: Callable[[TrainState], None],
-        trial=None,
+        trial: Trial | None = None,
     ):
         self._evaluate, self._progress, self._save_best = evaluate, progress, save_best
         self._interval, self._last, self._trial = interval, last, trial
@@ -61,8 +62,7 @@ class IntervalEvaluation:
         """Evaluates, reports to the trial and saves a new best policy. Returns ``Eval/*`` scalars."""
         values, progress = self._evaluate(train), self._progress
         if self._trial is not None:
-            self._trial.report(values.get("Eval/metric/tracking_error", math.nan), progress.iteration)
-            self.pruned = self._trial.should_prune()
+            self.pruned = self._trial.report(values, progress.iteration)
         score = values["Eval/mean_return"]
         if not math.isnan(score) and (progress.best_score is None or score > progress.best_score):
             progress.best_score = score

@@ -1,6 +1,7 @@
 """Saving: the contents of a checkpoint, and the intervals."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, to_dict
@@ -26,11 +27,14 @@ class Saver:
         self.checkpointer = checkpointer
         self._algorithm, self._config, self._shards, self._references = algorithm, config, shards, references
 
-    def save(self, kind: str, progress: Progress, train: TrainState, rollout: RolloutState | None = None) -> None:
+    def save(
+        self, kind: str, progress: Progress, train: TrainState, rollout: RolloutState | None = None, infos: Any = None
+    ) -> None:
         """Starts to save a checkpoint.
 
         Args:
             kind: ``last`` (both states, for resuming), ``numbered`` or ``best`` (the train state only).
+            infos: the user's values for JSON, with which a checkpoint of this iteration is replaced; None: none.
 
         Raises:
             CheckpointError: it cannot be written.
@@ -46,7 +50,9 @@ class Saver:
             "shards": self._shards,
             "data": self._references,
         }
-        self.checkpointer.save(kind, progress.iteration, state, meta)
+        if infos is not None:
+            meta["infos"] = infos
+        self.checkpointer.save(kind, progress.iteration, state, meta, again=infos is not None)
 
 
 class IntervalSaving:
