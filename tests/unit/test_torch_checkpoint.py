@@ -20,13 +20,15 @@ from torch_writer import STORAGES, archive, plain, save, tensor
 
 from strl_jax import train
 from strl_jax.algorithms import optimizers
+from strl_jax.builders import torch_state
 from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
-from strl_jax.interop.torch_moments import import_moments
 from strl_jax.modules.policy import Policy
 from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.torch_files import layouts
 from strl_jax.torch_files.file import TorchFileError, load_torch
+from strl_jax.torch_files.moments import import_moments
 from strl_jax.torch_files.weights import import_weights, parameter_shapes
 
 
@@ -203,14 +205,18 @@ FAULTS = {
             "actor.4.bias: in the file only, shape [2]",
             "critic/layer_2/bias: in the policy only, shape [1]",
             "critic/layer_2/kernel: in the policy only, shape [1, 6]",
+            "critic_hidden_dims: [4] in the file, [4, 6] in the policy",
         ],
     ),
     "weights and statistics": (
-        {"model_state_dict": weights(**{"critic.2.bias": np.zeros(3, "f4")}), "critic_obs_norm_state_dict": None},
+        {
+            "model_state_dict": weights(**{"critic.2.bias": np.zeros(3, "f4")}),
+            "critic_obs_norm_state_dict": {"_mean": np.zeros((1, 3), "f4")},
+        },
         [],
         [
             "critic.2.bias: shape [3] in the file, shape [1] in the policy",
-            "statistics of the critic's observations: in the policy only, 3 entries",
+            "statistics of the critic's observations, _var: in the policy only, 3 entries",
         ],
     ),
     "sizes of statistics": (
@@ -242,6 +248,11 @@ FAULTS = {
         {"obs_norm_state_dict": None, "critic_obs_norm_state_dict": OrderedDict()},
         [],
         ["the file has no statistics of observations, the config has" + FITS.format("false")],
+    ),
+    "statistics of one group and a large eps": (
+        {"critic_obs_norm_state_dict": None},
+        ["algorithm.normalization_eps=1"],
+        ["statistics of the critic's observations: not in the file; algorithm.normalization_eps must be below 1"],
     ),
     "no model": (
         {"model_state_dict": None},
@@ -286,7 +297,8 @@ def imported(runner_config: dict, **changes) -> tuple[dict, list[str]]:
     config, _ = from_dict(runner_config)
     runner = OnPolicyRunner(None, config)
     try:
-        return torch_checkpoint.read_parts(checkpoint(**changes), runner)
+        fresh = runner.programs.states[0]
+        return torch_state.read_parts(checkpoint(**changes), runner.algorithm, fresh, runner.steps_per_iteration)
     finally:
         runner.close()
 
@@ -318,6 +330,11 @@ def test_statistics_among_the_weights_and_notes(tmp_path):
 def observing(algorithm) -> Policy:
     """The policy, with the observations of the algorithm's groups."""
     return algorithm.policy.clone(actor_obs=algorithm.groups["actor"], critic_obs=algorithm.groups["critic"])
+
+
+def as_read(weights: dict) -> layouts.Model:
+    """The weights as the importer reads them from a file."""
+    return layouts.read({"model_state_dict": weights})
 
 
 def model_of(algorithm) -> dict:
@@ -367,7 +384,7 @@ def test_optimizer_that_is_not_imported(other):
     state, expected = OTHERS[other]
     algorithm = tiny.make_algorithm()
     fresh = object()
-    found, lines = import_moments({"optimizer_state_dict": state}, model_of(algorithm), algorithm, fresh)
+    found, lines = import_moments({"optimizer_state_dict": state}, as_read(model_of(algorithm)), algorithm, fresh)
     assert found is fresh
     assert lines == [expected]
 
@@ -380,7 +397,7 @@ def test_parameters_without_moments_and_other_settings():
     state["state"][1]["step"] = 4
     state["param_groups"][0]["betas"] = [0.8, 0.999]
     fresh = optimizers.init(algorithm.optimizers["policy"], {"a": jnp.zeros(sum(x.size for x in model.values()))})
-    found, lines = import_moments({"optimizer_state_dict": state}, model, algorithm, fresh)
+    found, lines = import_moments({"optimizer_state_dict": state}, as_read(model), algorithm, fresh)
     adam = found[1][0]
     assert (adam.count, adam.mu[-1], adam.nu[-1]) == (9, 0, 0)
     assert lines[:3] == [
@@ -393,16 +410,18 @@ def test_parameters_without_moments_and_other_settings():
 def test_weights_alone():
     algorithm = tiny.make_algorithm()
     policy, model = observing(algorithm), model_of(algorithm)
-    variables = import_weights(model, policy)
+    variables = import_weights(as_read(model), policy)
     assert variables["params"]["log_std"].tolist() == [0.0, 0.0]
     assert variables["params"]["actor"]["layer_0"]["kernel"].shape == (3, 8)
     with pytest.raises(ValueError, match="actor_obs and critic_obs are needed"):
-        import_weights(model, Policy(2))
+        import_weights(as_read(model), Policy(2))
     linear = policy.clone(log_std=False)
     log_std = {("log_std" if name == "std" else name): value for name, value in model.items()}
     # exp(1) = 2.71828...
-    np.testing.assert_allclose(import_weights(log_std, linear)["params"]["std"], [2.718282, 2.718282], rtol=1e-6)
+    np.testing.assert_allclose(
+        import_weights(as_read(log_std), linear)["params"]["std"], [2.718282, 2.718282], rtol=1e-6
+    )
     lone = {"actor.1.running_mean": np.zeros(3), "actor.9.bias": np.zeros(3), "actor.6.weight": np.zeros(()), "x": 1}
     with pytest.raises(TorchFileError) as caught:
-        import_weights(model | lone, policy)
+        import_weights(as_read(model | lone), policy)
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == list(lone)
