@@ -6,10 +6,19 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from commands import log, write
 
+from strl_jax import train
+from strl_jax.builders import torch_state
+from strl_jax.config import from_dict
 from strl_jax.envs.base import Env
+from strl_jax.interop import torch_checkpoint
+from strl_jax.run_folder import run_dir
+from strl_jax.runners.on_policy import OnPolicyRunner
+from strl_jax.torch_files.file import load_torch
 from strl_jax.types import EnvState
 
+EXACT = {"rtol": 0, "atol": 1e-6}
 FOLDER = Path(__file__).parent / "data" / "rsl_rl"
 SMALL, LARGE = ["proprio", "command"], ["command", "privileged", "proprio"]
 LSTM = {"class_name": "ActorCriticRecurrent", "rnn_type": "lstm", "rnn_hidden_size": 4, "rnn_num_layers": 2}
@@ -20,7 +29,9 @@ RND = {
     "target_hidden_dims": [3, 4],
     "learning_rate": 5e-4,
     "state_normalization": True,
-    "reward_normalization": "discounted",
+    "reward_normalization": True,
+    "weight": 2.0,
+    "rsl_rl": True,
 }
 # Variant -> policy, whether the observations are normalised, the critic's components, and RND.
 VARIANTS = {
@@ -93,3 +104,44 @@ def resets(arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Bool ``[T, B]``: the memory is cleared before this step."""
     dones = arrays["dones"]
     return np.concatenate([np.ones_like(dones[:1]), dones[:-1]])
+
+
+def read(name: str, tmp_path, file: dict | None = None, **algorithm):
+    """The parts of a file, the notes, and the runner."""
+    runner = OnPolicyRunner(None, from_dict(settings(name, tmp_path, **algorithm))[0])
+    runner.close()
+    file = load_torch(FOLDER / f"rsl_rl_{name}.pt") if file is None else file
+    fresh = runner.programs.states[0]
+    return *torch_state.read_parts(file, runner.algorithm, fresh, runner.steps_per_iteration), runner
+
+
+def outputs(parts: dict, runner: OnPolicyRunner, arrays: dict, method: str | None = None):
+    """Result of the policy on the recorded observations."""
+    algorithm, reset = runner.algorithm, resets(arrays)
+    names = ("actor",) if method == "act" else ("actor", "critic")
+    groups = algorithm.pack(parts["stats"], observations(arrays), names)
+    carry = algorithm.policy.initial_carry(reset.shape[1])
+    return jax.jit(algorithm.policy.apply, static_argnames="method")(
+        parts["params"]["policy"], groups, carry, reset, method=method
+    )
+
+
+def check_continues(name: str, tmp_path: Path) -> None:
+    """The command makes a run folder with the weights of the file, and ``train`` resumes it for one iteration."""
+    config = write(tmp_path / "config.yaml", settings(name, tmp_path / "logs"))
+    file, out = FOLDER / f"rsl_rl_{name}.pt", tmp_path / "run"
+    assert torch_checkpoint.main([str(file), "--config", str(config), "--out", str(out)]) == 0
+    runner = OnPolicyRunner(None, run_dir.read_config(out)[0])
+    runner.load(out)
+    state = jax.device_get(runner.train_state)
+    runner.close()
+    parts, _, _ = read(name, tmp_path)
+    for group, expected in parts["params"].items():
+        for network, values in expected["params"].items():
+            jax.tree.map(np.testing.assert_array_equal, state.params[group]["params"][network], values)
+    start = int(state.iteration)
+    assert start == recorded(name)["iteration"]
+    assert train.main(["--resume", str(out), f"runner.max_iterations={start + 1}"]) == 0
+    (line,) = log(out)
+    assert line["iteration"] == start + 1
+    assert all(np.isfinite(value) for key, value in line.items() if key.startswith("Loss/"))

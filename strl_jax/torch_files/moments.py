@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from strl_jax.algorithms import rnd
 from strl_jax.algorithms.base import Algorithm
+from strl_jax.algorithms.optimizers import OPTIMIZERS, Adam, Optimizer
 from strl_jax.algorithms.style import DISCRIMINATOR
 from strl_jax.torch_files import layouts, rnd_networks
 from strl_jax.torch_files import names as torch_names
@@ -21,7 +22,6 @@ OPTIMIZER, RND_OPTIMIZER = "optimizer_state_dict", "rnd_optimizer_state_dict"
 # the optimisers whose torch state is step, exp_avg and exp_avg_sq
 WITH_MOMENTS = ("Adam", "AdamW", "NAdam", "RAdam")
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
-DEFAULTS = {"betas": [0.9, 0.999], "eps": 1e-8}
 ZERO = "moments start at 0"
 
 
@@ -62,7 +62,8 @@ def import_moments(
     if fault:
         return opt_state, [f"optimizer: {fault}: {ZERO}"]
     missing = [model.label(name) for name in weights if name not in entries]
-    lines = _changes("optimizer", configured, group, entries, missing)
+    settings = OPTIMIZERS[configured].model_validate(dict(algorithm.config.optimizer_kwargs))
+    lines = _changes("optimizer", settings, group, entries, missing)
     if model.discriminator and not shared:
         lines.append(f"optimizer: the discriminator has a separate one here: its {ZERO}")
     places = _places(model, algorithm)
@@ -88,7 +89,7 @@ def import_rnd_moments(checkpoint: Mapping[str, Any], algorithm: Algorithm, opt_
         entries, fault = _entries(checkpoint[RND_OPTIMIZER], weights, str)
     if fault:
         return opt_state, [f"{title}: {fault}: {ZERO}"]
-    lines = _changes(title, "Adam", group, entries, [name for name in weights if name not in entries])
+    lines = _changes(title, Adam(), group, entries, [name for name in weights if name not in entries])
     rate, own = group.get("lr"), algorithm.config.rnd_cfg.learning_rate
     if rate is not None and rate != own:
         lines.append(f"learning rate of RND: {rate:g} in the file; continues with {own:g}")
@@ -113,7 +114,8 @@ def class_of(state: Mapping[str, Any]) -> str:
     """Name of the torch optimiser that wrote this state, inferred from its keys."""
     group = state["param_groups"][0]
     if "betas" not in group:
-        return "RMSprop" if "alpha" in group else "SGD" if "nesterov" in group else "another"
+        keys = {"RMSprop": "alpha", "SGD": "nesterov", "Adagrad": "lr_decay", "Adadelta": "rho"}
+        return next((name for name, key in keys.items() if key in group), "another")
     if "momentum_decay" in group:
         return "NAdam"
     if "amsgrad" not in group:
@@ -152,13 +154,13 @@ def _entries(
 
 
 def _changes(
-    title: str, configured: str, group: Mapping, entries: Mapping[str, Mapping], missing: list[str]
+    title: str, ours: Optimizer, group: Mapping, entries: Mapping[str, Mapping], missing: list[str]
 ) -> list[str]:
-    """One line for each part of a usable state that continues with another value."""
-    ours = DEFAULTS | {"weight_decay": 1e-2 if configured == "AdamW" else 0}
+    """One line for each part of a usable state that continues with another value, such as that of ``ours``."""
+    values = {key: list(value) if isinstance(value, tuple) else value for key, value in ours}
     lines = [
         f"{title}: {key} {group[key]} in the file; continues with {value}"
-        for key, value in ours.items()
+        for key, value in values.items()
         if key in group and group[key] != value
     ]
     if missing:

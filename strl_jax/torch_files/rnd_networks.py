@@ -77,24 +77,25 @@ def locate(checkpoint: Mapping[str, Any]) -> dict[str, tuple[str, ...] | None]:
 
 def _state(checkpoint: Mapping[str, Any], algorithm: Algorithm, size: int) -> dict[str, RunningStats]:
     inner, wanted = _inner(checkpoint, STATE), algorithm.config.rnd_cfg.state_normalization
-    _check_sides(STATE, bool(inner), wanted, "state_normalization", "true")
+    _check_sides(STATE, bool(inner), wanted, "state_normalization")
     return {rnd.STATE: import_one(f"{RND}, {STATE.strip('.')}", inner, (size,))} if wanted else {}
 
 
 def _reward(checkpoint: Mapping[str, Any], algorithm: Algorithm) -> tuple[dict[str, RunningStats], list[str]]:
     """rsl_rl's are statistics of the discounted sum of the rewards."""
-    inner, wanted = _inner(checkpoint, REWARD), algorithm.config.rnd_cfg.reward_normalization
-    _check_sides(REWARD, bool(inner), bool(wanted), "reward_normalization", rnd.DISCOUNTED)
-    if wanted and wanted != rnd.DISCOUNTED:
-        how = f"those of a discounted sum need {SETTINGS}.reward_normalization={rnd.DISCOUNTED}"
-        return {}, [f"{RND}, {REWARD.split('.')[0]}: in the file, not used; {how}"]
-    return {rnd.REWARD: import_one(f"{RND}, {REWARD.strip('.')}", inner, ())} if wanted else {}, []
+    inner, config = _inner(checkpoint, REWARD), algorithm.config.rnd_cfg
+    _check_sides(REWARD, bool(inner), config.reward_normalization, "reward_normalization")
+    if config.reward_normalization and not config.rsl_rl:
+        why = f"they are those of the discounted sum, which needs {SETTINGS}.rsl_rl=true"
+        return {}, [f"{RND}, {REWARD.split('.')[0]}: in the file, not used; {why}"]
+    title = f"{RND}, {REWARD.strip('.')}"
+    return {rnd.REWARD: import_one(title, inner, ())} if config.reward_normalization else {}, []
 
 
-def _check_sides(prefix: str, in_file: bool, in_config: bool, key: str, value: str) -> None:
+def _check_sides(prefix: str, in_file: bool, in_config: bool, key: str) -> None:
     name = f"{RND}, {prefix.split('.')[0]}"
     if in_file and not in_config:
-        raise TorchFileError(f"{name}: in the file, not in the config; use {SETTINGS}.{key}={value}")
+        raise TorchFileError(f"{name}: in the file, not in the config; use {SETTINGS}.{key}=true")
     if in_config and not in_file:
         raise TorchFileError(f"{name}: in the config, not in the file; use {SETTINGS}.{key}=false")
 
