@@ -148,9 +148,9 @@ def _from_torch(config: Config, env, path: Path, section: Mapping, layouts: Mapp
     trained_on = layouts.get(SEGMENTS, observed)
     critics = [layouts[key] for key in CRITIC_SEGMENTS if key in layouts]
     trained = {"actor": trained_on, "critic": critics[0] if critics else groups["critic"]}
-    policy, variables, stats, eps = torch_policy.load(
-        path, section, env.action_size, trained, critic_is_its_own=bool(critics)
-    )
+    needs_std = config.algorithm.action_labels_from_sample or config.algorithm.distill_target == "kl"
+    options = {"critic_is_its_own": bool(critics), "teacher": True, "needs_std": needs_std}
+    policy, variables, stats, eps = torch_policy.load(path, section, env.action_size, trained, **options)
     moments = _renamed(stats, trained_on, observed)
     return Teacher(policy, {"actor": observed}, eps=eps), {"variables": variables, "stats": {"actor": moments}}
 

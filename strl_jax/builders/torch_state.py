@@ -1,31 +1,27 @@
 """Train states from the checkpoints of st_rl, rsl_rl and legged_gym (``model_*.pt``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from strl_jax.algorithms import rnd
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.torch_files import moments as torch_moments
-from strl_jax.torch_files import networks as torch_networks
-from strl_jax.torch_files import statistics as torch_statistics
-from strl_jax.torch_files.file import TorchFileError
+from strl_jax.torch_files import layouts, moments, networks, rnd_networks, statistics
+from strl_jax.torch_files.file import TorchFileError, all_faults
+from strl_jax.torch_files.layouts import Model
 from strl_jax.torch_files.weights import import_weights
 from strl_jax.types import TrainState
 
-STATISTICS = tuple(key for keys in torch_statistics.DICTS.values() for key in keys)
-TAKEN = ("model_state_dict", "optimizer_state_dict", "iter", "infos", torch_networks.RND, *STATISTICS)
+TAKEN = (*layouts.KEYS, moments.OPTIMIZER, "iter", "infos", rnd_networks.RND)
 SETTING = "algorithm.empirical_normalization"
 
 
 def check_keys(checkpoint: Mapping[str, Any]) -> None:
     """Checks that the file has weights and a usable iteration. Raises ``TorchFileError``."""
-    weights = checkpoint.get("model_state_dict")
-    if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
-        keys = ", ".join(map(str, checkpoint))
-        raise TorchFileError(f"the file has no model_state_dict; it has {keys or 'nothing'}"[:300])
+    layouts.read(checkpoint)
     number = checkpoint.get("iter", 0)
     if not isinstance(number, int) or not 0 <= number < 2**31:
         raise TorchFileError(f"iter: {number!r} is not allowed; it must be an integer >= 0"[:300])
@@ -41,43 +37,37 @@ def read_parts(
 ) -> tuple[dict[str, Any], list[str]]:
     """Fields of the train state as numpy arrays, and a line for each part of the file that was changed or not used.
 
+    The student of a distillation has no critic: the parts have no critic either, and no optimiser of the policy.
+
     Args:
         checkpoint: result of ``load_torch`` that passed ``check_keys``.
         fresh: a train state of the algorithm, or its shapes.
         steps_per_iteration: environment steps of an iteration, for statistics without a count.
-        load_optimizer: False: without the optimiser's moments and its learning rate.
+        load_optimizer: False: without the optimisers' moments and the learning rate.
 
     Raises:
         TorchFileError: weights or statistics do not fit; a line for each fault.
     """
-    config, iteration = algorithm.config, checkpoint.get("iter", 0)
-    weights, statistics = torch_statistics.split(checkpoint)
+    model, iteration = layouts.read(checkpoint), checkpoint.get("iter", 0)
     samples = iteration * steps_per_iteration
-    variables, (networks, notes), stats = _all_faults(
-        lambda: import_weights(torch_networks.split(weights)[0], algorithm.policy),
-        lambda: torch_networks.import_networks(checkpoint, fresh.params),
-        lambda: _statistics(statistics, algorithm, samples),
+    variables, (judge, lines), (rnd_groups, rnd_stats, rnd_lines), (stats, stats_lines) = all_faults(
+        lambda: import_weights(model, algorithm.policy),
+        lambda: networks.import_discriminator(model, fresh.params),
+        lambda: rnd_networks.import_rnd(checkpoint, algorithm, fresh.params),
+        lambda: _statistics(model, algorithm, samples),
     )
     parts = {
-        "params": {"policy": variables, **networks},
+        "params": {"policy": variables, **judge, **rnd_groups},
         "learning_rate": {"policy": _scheduled_rate(algorithm, iteration)},
         "iteration": np.int32(iteration),
-        "stats": stats,
+        "stats": stats | rnd_stats,
     }
-    lines = []
+    trained = []
     if load_optimizer:
-        opt_state, lines = torch_moments.import_moments(checkpoint, weights, algorithm, fresh.opt_state["policy"])
-        rate, more = _learning_rate(checkpoint, algorithm, iteration)
-        lines += more
-        parts |= {"opt_state": {"policy": opt_state}, "learning_rate": {"policy": rate}}
-    lines += notes + [f"{key}: in the file, not used" for key in checkpoint if key not in TAKEN]
-    if checkpoint.get("infos"):
-        lines.append("infos: in the file, not used")
-    if "iter" not in checkpoint:
-        lines.append("iter: not in the file; the iteration starts at 0")
-    if config.empirical_normalization and any("count" not in group for group in statistics.values()):
-        lines.append(f"count of the statistics: not in the file; {samples} samples, computed from iteration and config")
-    return parts, lines
+        optimizers, trained = _optimizers(checkpoint, model, algorithm, fresh, iteration, bool(rnd_groups))
+        parts |= optimizers
+    lines = [*_student_lines(model), *trained, *lines, *rnd_lines, *stats_lines]
+    return parts, lines + _unused_lines(checkpoint, model, algorithm, samples)
 
 
 def place(fresh: TrainState, parts: Mapping[str, Any]) -> TrainState:
@@ -98,26 +88,57 @@ def _put(old: jax.Array, new) -> jax.Array:
     return jax.device_put(np.asarray(new, old.dtype), old.sharding)
 
 
-def _all_faults(*imports: Callable[[], Any]) -> list:
-    """Runs all imports. Returns their results, or raises one error with the faults of all."""
-    results, lines = [], []
-    for run in imports:
-        try:
-            results.append(run())
-        except TorchFileError as error:
-            lines.append(str(error))
-    if lines:
-        raise TorchFileError("\n".join(lines))
-    return results
+def _optimizers(
+    checkpoint: Mapping[str, Any],
+    model: Model,
+    algorithm: Algorithm,
+    fresh: TrainState,
+    iteration: int,
+    has_rnd: bool,
+) -> tuple[dict[str, Any], list[str]]:
+    """The parts ``opt_state`` and ``learning_rate``; those of a student's optimiser are not imported."""
+    states, rate, lines = {}, _scheduled_rate(algorithm, iteration), []
+    if not model.distillation:
+        states["policy"], lines = moments.import_moments(checkpoint, model, algorithm, fresh.opt_state["policy"])
+        rate, more = _learning_rate(checkpoint, algorithm, iteration)
+        lines += more
+    if has_rnd:
+        states[rnd.NAME], more = moments.import_rnd_moments(checkpoint, algorithm, fresh.opt_state[rnd.NAME])
+        lines += more
+    return {"opt_state": states, "learning_rate": {"policy": rate}}, lines
 
 
-def _statistics(statistics: Mapping[str, Mapping], algorithm: Algorithm, samples: int) -> dict:
-    normalizes = algorithm.config.empirical_normalization
-    if statistics and not normalizes:
+def _student_lines(model: Model) -> list[str]:
+    if not model.distillation:
+        return []
+    std = "" if model.has_std else "; the file has no std: that of policy.init_noise_std is used"
+    return [f"distillation: the student becomes the actor; critic and optimizer start fresh{std}"]
+
+
+def _unused_lines(checkpoint: Mapping[str, Any], model: Model, algorithm: Algorithm, samples: int) -> list[str]:
+    """A line for each part that is not in the file or not used, besides those of networks and optimisers."""
+    taken = (*TAKEN, moments.RND_OPTIMIZER) if rnd_networks.is_in(checkpoint) and algorithm.config.rnd_cfg else TAKEN
+    lines = [f"{key}: in the file, not used" for key in checkpoint if key not in taken]
+    if checkpoint.get("infos"):
+        lines.append("infos: in the file, not used")
+    if "iter" not in checkpoint:
+        lines.append("iter: not in the file; the iteration starts at 0")
+    used = model.statistics if algorithm.config.empirical_normalization else {}
+    if any("count" not in group for group in used.values()):
+        lines.append(f"count of the statistics: not in the file; {samples} samples, computed from iteration and config")
+    return lines
+
+
+def _statistics(model: Model, algorithm: Algorithm, samples: int) -> tuple[dict, list[str]]:
+    config = algorithm.config
+    if model.statistics and not config.empirical_normalization:
         raise TorchFileError(f"the file has statistics of observations, the config has not; use {SETTING}=true")
-    if normalizes and not statistics:
+    if config.empirical_normalization and not model.statistics:
         raise TorchFileError(f"the file has no statistics of observations, the config has; use {SETTING}=false")
-    return torch_statistics.import_statistics(statistics, algorithm.groups, samples) if normalizes else {}
+    if not config.empirical_normalization:
+        return {}, []
+    groups = {name: group for name, group in algorithm.groups.items() if name == "actor" or not model.distillation}
+    return statistics.import_statistics(model.statistics, groups, samples, config.normalization_eps)
 
 
 def _scheduled_rate(algorithm: Algorithm, iteration: int) -> np.ndarray:
@@ -125,13 +146,13 @@ def _scheduled_rate(algorithm: Algorithm, iteration: int) -> np.ndarray:
 
 
 def _learning_rate(checkpoint: Mapping[str, Any], algorithm: Algorithm, iteration: int) -> tuple[np.ndarray, list[str]]:
-    """The learning rate of the file if it adapts to the KL, otherwise that of the config at this iteration."""
+    """The learning rate of the file if it follows the training, otherwise that of the config at this iteration."""
     scheduled = _scheduled_rate(algorithm, iteration)
-    rate = (torch_moments.group_of(checkpoint) or {}).get("lr")
+    rate = (moments.group_of(checkpoint) or {}).get("lr")
     if not isinstance(rate, float | int | np.ndarray) or np.size(rate) != 1 or not 0 < rate < np.inf:
         return scheduled, []
     rate = np.asarray(rate, np.float32).reshape(())
-    if algorithm.config.schedule == "adaptive" or rate == scheduled:
+    if algorithm.keeps_learning_rate or rate == scheduled:
         return rate, []
     return scheduled, [
         f"learning rate: {float(rate):g} in the file; the config's schedule continues with {scheduled:g}"
