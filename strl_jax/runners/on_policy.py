@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from strl_jax.config.errors import reported_after
 from strl_jax.run_folder import checkpoints, layout, run_dir
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import session
+from strl_jax.runners.callbacks import Callback, Callbacks, checked, make_callbacks
 from strl_jax.runners.duties.evaluation import evaluate
 from strl_jax.runners.duties.saving import Saver
 from strl_jax.runners.inference import InferencePolicy
@@ -36,6 +37,7 @@ class OnPolicyRunner:
         train_cfg: a ``Config``, or a dict like ``train_cfg`` of st_rl and legged_gym.
         log_dir: run folder for logs and checkpoints; None writes nothing.
         mesh: devices; default: all.
+        callbacks: objects of subclasses of ``runners.callbacks.Callback``; those of the config follow them.
 
     Attributes:
         config, env (an ``EpisodeEnv``), algorithm, mesh, programs: built from the arguments.
@@ -45,12 +47,21 @@ class OnPolicyRunner:
         progress: counts, episode windows and best score.
         log_dir, checkpointer, saver: the run folder and its checkpoints, None without one.
         stopped_by: reason of an early stop of the last ``learn``, or None.
+        callbacks: calls the methods of all callbacks.
 
     Raises:
         ConfigError: the config is inconsistent, or does not fit the environment or the devices.
     """
 
-    def __init__(self, env, train_cfg: Config | Mapping, log_dir: str | Path | None = None, mesh: Mesh | None = None):
+    def __init__(
+        self,
+        env,
+        train_cfg: Config | Mapping,
+        log_dir: str | Path | None = None,
+        mesh: Mesh | None = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+    ):
         if not isinstance(train_cfg, Config):
             if env is not None:
                 train_cfg = {**train_cfg, "env": {"name": type(env).__name__, **(train_cfg.get("env") or {})}}
@@ -68,6 +79,9 @@ class OnPolicyRunner:
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)
         self.programs = Programs(self.env, self.algorithm, self.mesh, self.config, self.data)
+        made = make_callbacks(self.config.runner.callbacks)
+        self.callbacks = Callbacks(self, [*map(checked, callbacks), *made])
+        self.terminates = self.just_loaded = False
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
         self.saver: Saver | None = None
@@ -86,7 +100,8 @@ class OnPolicyRunner:
         """Selects the run folder for logs and checkpoints."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
-        self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
+        parts = (self.algorithm, self.config, self.mesh.size, self.references)
+        self.saver = Saver(self.checkpointer, *parts, self.callbacks)
         self._owns_folder = self.checkpointer.latest("last") is None
 
     @property
@@ -132,6 +147,13 @@ class OnPolicyRunner:
         session.train(self, num_learning_iterations, init_at_random_ep_len, trial)
         return self.metrics_velrmsd, self.metrics_CoT
 
+    def terminate_early(self) -> None:
+        """Ends ``learn`` after the current iteration, as a stop signal does: the run is saved.
+
+        With several processes, this takes effect one or two iterations later.
+        """
+        self.terminates = True
+
     def _claim_folder(self) -> None:
         """Writes the config into the run folder, which must not contain another run."""
         if not self._owns_folder:
@@ -171,6 +193,7 @@ class OnPolicyRunner:
         self.train_state, lines = load_policy(
             settings.init_from, self.algorithm, self.train_state, manipulator=settings.ckpt_manipulator
         )
+        self.just_loaded = True
         return lines
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
@@ -189,7 +212,10 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         self._need_states()
-        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        self.callbacks("on_eval_start")
+        values = evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        self.callbacks("on_eval_end", values)
+        return values
 
     def save(self, kind: str = "last") -> None:
         """Starts to save a checkpoint: ``last`` (both states), ``numbered`` or ``best`` (only the train state).
@@ -223,6 +249,7 @@ class OnPolicyRunner:
             CheckpointError: there is no such checkpoint, or its observations differ.
         """
         path, everything = Path(path).absolute(), load_optimizer and kind == "last"
+        self.callbacks("on_load_checkpoint_start", path)
         is_own = self.log_dir == path
         reader = self.checkpointer if is_own else CheckpointReader(path)
         train, rollout = self.programs.states
@@ -233,12 +260,15 @@ class OnPolicyRunner:
         if not everything:
             fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
             self.train_state = fresh.replace(**state["train"])
-            self.progress = Progress()
-            return []
-        self.train_state, self.rollout_state = state["train"], state["rollout"]
-        self.progress = Progress.from_state(meta["progress"])
-        self._owns_folder |= is_own  # weights alone start a new run, which needs a new folder
-        return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
+            self.progress, notes = Progress(), []
+        else:
+            self.train_state, self.rollout_state = state["train"], state["rollout"]
+            self.progress = Progress.from_state(meta["progress"])
+            self._owns_folder |= is_own  # weights alone start a new run, which needs a new folder
+            notes = layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
+        self.just_loaded = True
+        self.callbacks("on_load_checkpoint_end", path)
+        return notes
 
     def get_inference_policy(self) -> InferencePolicy:
         """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.

@@ -37,7 +37,11 @@ def test_a_hook_with_one_method():
 
     first, log = rewards(Bonus(), Bonus(0.5))
     np.testing.assert_allclose(first, outputs.reward + 1.5, rtol=1e-6)
-    assert log == {"Episode_Reward/bonus": 0.5}
+    assert log.pop("Episode_Reward/bonus") == 0.5
+    ((name, mean),) = log.items()
+    assert name == "Train/mean_learned_reward_each_timestep"
+    np.testing.assert_allclose(mean, (outputs.reward + 1.5).mean(), rtol=1e-6)
+    assert rewards()[1] == {}  # equal to the environment's reward, which is logged in any case
 
 
 def test_a_hook_that_defines_ends_ends_episodes():

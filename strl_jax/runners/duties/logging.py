@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from strl_jax.config.errors import raised
 from strl_jax.runners.duties.clock import is_due
+from strl_jax.runners.duties.origins import OriginReport
 from strl_jax.runners.log import scalars
 from strl_jax.runners.log.console import Console
 from strl_jax.runners.log.writers import Writer, WriterError
@@ -63,15 +64,19 @@ class MetricLogging:
     ):
         self._progress, self._console, self._writers = progress, console, writers
         self._steps, self._episode_seconds, self._interval = steps_per_iteration, episode_seconds, interval
+        self._origins = OriginReport(console.warn)
         self._warn_from = (1, steps_per_iteration)  # numbers of invalid steps that cause a warning, each once
 
     def read(self, iteration: int, metrics: Metrics, seconds: float, split: Mapping[str, float]) -> dict[str, float]:
-        """Adds an iteration to the progress. Returns its scalars.
+        """Adds an iteration to the progress, and warns about new origins of values that are not finite.
 
         Args:
             metrics: of the train step, on the host.
             seconds: time of the iteration.
             split: ``Perf/*`` scalars of its parts.
+
+        Returns:
+            The scalars of the iteration.
         """
         progress = self._progress
         progress.iteration = iteration
@@ -87,7 +92,8 @@ class MetricLogging:
         values["Train/mean_episode_length"] = progress.lengths.mean()
         values["Train/env_steps"] = float(progress.env_steps)
         values["Train/wall_clock"] = progress.seconds
-        return values
+        values["Perf/training_hours"] = progress.seconds / 3600.0
+        return values | self._origins.read(iteration, metrics.origins)
 
     def write(self, iteration: int, values: Mapping[str, float], *, always: bool = False) -> None:
         """Warns, writes a row at the interval or ``always``, and updates the console."""
@@ -99,6 +105,11 @@ class MetricLogging:
             )
         if always or is_due(iteration, self._interval):
             self._writers.write(iteration, values)
+        self._console.update(iteration, values)
+
+    def write_evaluation(self, iteration: int, values: Mapping[str, float]) -> None:
+        """Writes a row for an evaluation that follows no iteration, and updates the console."""
+        self._writers.write(iteration, values)
         self._console.update(iteration, values)
 
     def _warn_invalid(self, iteration: int, steps: float) -> None:
