@@ -101,7 +101,8 @@ class RunnerConfig(Section):
         log_interval: iterations between logged lines.
         eval_interval: iterations between evaluations; 0: no evaluation.
         num_eval_envs: number of environments of an evaluation.
-        eval_after_load: evaluate a loaded policy (of --resume, init_from or load) before the first iteration.
+        eval_after_load: evaluate a loaded policy (of --resume, init_from or load) before the first iteration; the
+            row of that iteration has the results, unless it is evaluated itself.
         best_metric: name in the log of the evaluation's result that selects the best checkpoint.
         best_direction: max or min: whether the largest or the smallest value is the best.
         callbacks: import paths ``pkg.mod:Class`` of callbacks, see strl_jax/runners/callbacks.py.

@@ -7,6 +7,7 @@ import jax
 
 from strl_jax.config import ConfigError, to_dict
 from strl_jax.config.errors import not_one_of
+from strl_jax.config.sections import RunnerConfig
 from strl_jax.runners.duties.clock import IterationClock
 from strl_jax.runners.duties.evaluation import IntervalEvaluation
 from strl_jax.runners.duties.logging import MetricLogging, SafeWriters
@@ -45,6 +46,7 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
     with StopFlag() as flag, Console(last, first, quiet=not leader) as console:
         opened = _open_writers(runner, first + 1, console) if leader and runner.log_dir else []
         with closing(SafeWriters(opened)) as writers:
+            _warn_unused(runner.config.runner, console)
             console.note("compiling")  # this can take minutes without any other output
             step = _compile(runner, random_lengths, first < last, console)
             loop = _make_loop(runner, (first, last), clock, console, writers, flag, trial)
@@ -69,17 +71,23 @@ def train(runner, iterations: int, random_lengths: bool, trial=None) -> None:
         raise optuna.TrialPruned(f"pruned at iteration {runner.progress.iteration}")
 
 
-def _evaluate_loaded(runner, loop: Loop, console: Console) -> None:
-    """Evaluates a policy that was loaded, before its first iteration, if ``runner.eval_after_load`` is set.
+def _warn_unused(config: RunnerConfig, console: Console) -> None:
+    """Warns about keys that select the best checkpoint of a run without evaluations."""
+    if config.eval_interval or config.eval_after_load:
+        return
+    for key in ("best_metric", "best_direction"):
+        value = getattr(config, key)
+        if value != RunnerConfig.model_fields[key].default:
+            console.warn(f"runner.{key}: {value} has no effect without evaluations; runner.eval_interval adds them")
 
-    The log gets a row with the ``Eval/*`` scalars and the iteration of the policy.
-    """
+
+def _evaluate_loaded(runner, loop: Loop, console: Console) -> None:
+    """Evaluates a policy that was loaded, before its first iteration, if ``runner.eval_after_load`` is set."""
     loaded, runner.just_loaded = runner.just_loaded, False
     if not (loaded and runner.config.runner.eval_after_load):
         return
     with runner.progress.report.section("evaluation"):
-        values = loop.evaluation.run(runner.train_state)
-    loop.logging.write_evaluation(runner.progress.iteration, values)
+        loop.logging.add_evaluation(loop.evaluation.run(runner.train_state))
 
 
 def _within_budget(runner, iterations: int) -> int:

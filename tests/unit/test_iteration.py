@@ -86,6 +86,7 @@ def test_a_resumed_run_of_such_an_environment_is_the_straight_run(tmp_path):
 
 def test_an_environment_that_ignores_the_iteration_costs_nothing():
     """The traced programs are equal, with and without the method."""
+
     def program(env):
         config = from_dict(settings("unused") | {"env": {"name": "unused", "num_envs": 4}})[0]
         runner = OnPolicyRunner(env, config, None, TWO)

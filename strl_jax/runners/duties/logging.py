@@ -64,6 +64,7 @@ class MetricLogging:
     ):
         self._progress, self._console, self._writers = progress, console, writers
         self._steps, self._episode_seconds, self._interval = steps_per_iteration, episode_seconds, interval
+        self._evaluation: dict[str, float] = {}
         self._origins = OriginReport(console.warn)
         self._warn_from = (1, steps_per_iteration)  # numbers of invalid steps that cause a warning, each once
 
@@ -103,14 +104,17 @@ class MetricLogging:
             self._console.warn(
                 f"iteration {iteration}: {skipped:.0f} updates were skipped: their gradient was not finite"
             )
+        if self._evaluation:
+            values, always, self._evaluation = self._evaluation | dict(values), True, {}
         if always or is_due(iteration, self._interval):
             self._writers.write(iteration, values)
         self._console.update(iteration, values)
 
-    def write_evaluation(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Writes a row for an evaluation that follows no iteration, and updates the console."""
-        self._writers.write(iteration, values)
-        self._console.update(iteration, values)
+    def add_evaluation(self, values: Mapping[str, float]) -> None:
+        """Shows the evaluation of a loaded policy; its scalars are added to the next row, if that has no others."""
+        self._evaluation = dict(values)
+        mean, std = values["Eval/mean_return"], values["Eval/std_return"]
+        self._console.note(f"evaluation of the loaded policy: return {mean:.5g} +- {std:.3g}")
 
     def _warn_invalid(self, iteration: int, steps: float) -> None:
         """Warns at the first iteration with invalid steps, and at the first in which all steps are invalid."""
