@@ -29,7 +29,8 @@ One PPO iteration, in the order in which it runs. ``train_step.make_train_step``
 Where something is not finite, ``origins`` counts it by environment and part, by network, by loss and by gradient.
 
 An algorithm is data for these functions: ``ppo.make`` builds an ``Algorithm`` of terms, networks and optimisers;
-``tppo.add``, ``appo.add`` and ``rnd.add`` return it with more terms and hooks (``hooks.ObsHook``, ``ActHook``, ``RewardHook``).
+``tppo.add``, ``appo.add`` and ``rnd.add`` return it with more terms and hooks (``hooks.ObsHook``, ``ActHook``,
+``RewardHook``).
 """
 
 from strl_jax.algorithms.appo import AmpInput, APPOConfig, Style

@@ -212,7 +212,7 @@ def _minibatch_update(algorithm: Algorithm, state: TrainState, sample: Batch, co
         outputs = apply_networks(algorithm, state.params | trained, sample)
         terms, metrics = _losses(algorithm, outputs, sample)
         loss = sum(coefs[name] * value for name, value in terms.items())
-        return loss, (terms | metrics, origins.in_networks(algorithm, outputs))
+        return loss, (terms | metrics, origins.in_networks(outputs))
 
     trained = {group: state.params[group] for group in groups}
     (loss, (metrics, not_finite)), grads = jax.value_and_grad(total, has_aux=True)(trained)
