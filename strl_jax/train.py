@@ -146,10 +146,12 @@ def _print_summary(runner: OnPolicyRunner, seconds: float, resumed: bool) -> Non
     if value and math.isnan(value["Eval/mean_return"]):
         print("last evaluation: every episode was invalid (NaN, infinity or values >= 1e9) and was cut")
     elif value:
+        metric = progress.best_by.split()[0]
+        best = "mean" if metric == "Eval/mean_return" else metric
         print(
             f"last evaluation: return {value['Eval/mean_return']:.5g} +- {value['Eval/std_return']:.3g} "
             f"(min {value['Eval/min_return']:.5g}, max {value['Eval/max_return']:.5g}); "
-            f"best mean {progress.best_score if progress.best_score is not None else math.nan:.5g}"
+            f"best {best} {progress.best_score if progress.best_score is not None else math.nan:.5g}"
         )
     print(f"time in the loop{', all sessions' * resumed}:")
     print("\n".join(progress.report.lines()))

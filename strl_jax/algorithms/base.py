@@ -11,12 +11,12 @@ from flax import struct
 
 from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.hooks import ActHook, RewardHook
+from strl_jax.algorithms.hooks import ActHook, ObsHook, RewardHook
 from strl_jax.algorithms.plateau import ReduceLROnPlateau
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Array, Batch, Obs, PolicyOutput, TrainState
+from strl_jax.types import Array, Batch, Obs, PolicyOutput, TimeStep, TrainState
 
 
 @struct.dataclass
@@ -74,6 +74,7 @@ class Algorithm:
         networks: name -> ``(params, minibatch) -> output`` of all networks except the policy.
         shares: network -> fraction of a minibatch's samples that the network learns from; their weights are in
             ``Batch.shares``.
+        obs_hook: adds components to the observation; None: the observation is the environment's.
         act_hook: may replace the policy's action; None: the policy acts.
         reward_hooks: change the rewards, in this order.
         members: optimiser -> the parameter groups that it trains; default: the group of the same name.
@@ -95,6 +96,7 @@ class Algorithm:
     metrics: tuple[Metric, ...] = ()
     networks: dict[str, Callable[[dict, Batch], Any]] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
+    obs_hook: ObsHook | None = None
     act_hook: ActHook | None = None
     reward_hooks: tuple[RewardHook, ...] = ()
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -148,6 +150,24 @@ class Algorithm:
         schedule = self.config.schedule
         spec = self.config.learning_rate if isinstance(schedule, str) else schedule
         return jnp.asarray(schedules.make(spec)(iteration), jnp.float32)
+
+    def init_hooks(self, key: Array, num_envs: int) -> dict[str, Any]:
+        """Hook -> its state for ``num_envs`` new environments, leaves ``[B, ...]``."""
+        return {} if self.obs_hook is None else {self.obs_hook.name: self.obs_hook.init(key, num_envs)}
+
+    def observe(self, hooks: dict[str, Any], obs: Obs) -> Obs:
+        """The environment's observation ``[B, ...]`` with the components of the observation hook.
+
+        Args:
+            hooks: hook -> its state, see ``RolloutState``.
+        """
+        hook = self.obs_hook
+        return obs if hook is None else obs | hook.components(hooks[hook.name], obs)
+
+    def observed(self, hooks: dict[str, Any], timestep: TimeStep) -> dict[str, Any]:
+        """The states of the hooks, with that of the observation hook after the environment's step."""
+        hook = self.obs_hook
+        return hooks if hook is None else hooks | {hook.name: hook.observe(hooks[hook.name], timestep)}
 
     def pack(self, stats: dict, obs: Obs, groups: tuple[str, ...] | None = None) -> dict[str, Array]:
         """Group -> flat array ``[..., D]``, normalised where there are statistics; ``groups=None``: all groups."""

@@ -1,4 +1,4 @@
-"""Hooks: the two places where an algorithm changes a rollout, its actions and its rewards."""
+"""Hooks: the places where an algorithm changes a rollout: its observations, its actions and its rewards."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,6 +25,35 @@ def part_of(data: dict | None, name: str) -> Any:
 def _check_name(cls: type) -> None:
     if not isinstance(getattr(cls, "name", None), str):
         raise TypeError(f"{cls.__name__} needs a class attribute name, the key of its state")
+
+
+@dataclass(frozen=True)
+class ObsHook:
+    """Base class of a hook that adds components to the observation, such as a skill that each episode draws.
+
+    The components can be members of any observation group. Evaluations add them too. The hook keeps a state
+    for every environment.
+
+    Attributes:
+        name: key of its state in ``RolloutState.hooks``.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls):
+        _check_name(cls)
+
+    def init(self, key: Array, num_envs: int) -> Any:
+        """The state of ``num_envs`` new environments, leaves ``[B, ...]``; it may contain PRNG keys."""
+        return {}
+
+    def components(self, state: Any, obs: Obs) -> Obs:
+        """The components to add to the observation, leaves ``[B, ...]``."""
+        raise NotImplementedError
+
+    def observe(self, state: Any, timestep: TimeStep) -> Any:
+        """The state after the environment's step; where ``timestep.done``, a new episode begins."""
+        return state
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,8 @@ AnySchedule = Annotated[
 Coefficient = Number | AnySchedule
 # a learning rate: training diverges with rates above 1000
 RateSchedule = Annotated[AnySchedule, AfterValidator(lambda schedule: _check_values(schedule, 0, 1e3))]
+# a time limit in steps
+LengthSchedule = Annotated[AnySchedule, AfterValidator(lambda schedule: _check_values(schedule, 1, LARGEST))]
 
 
 def make(spec: float | Schedule) -> optax.Schedule:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 
+from strl_jax.algorithms import schedules
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config.errors import ConfigError, Problem, hint, raised, reported_after, show, validated
 from strl_jax.config.import_path import import_callable
@@ -93,7 +94,9 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
         except Exception as error:
             what = f"env.name: {config.env.name} gives {type(env).__name__}, whose functions fail"
             raise ConfigError(f"{what}: {raised(error)}") from error
-    return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction)
+    length, schedule = config.env.episode_length or env.episode_length, config.env.episode_length_schedule
+    make_schedule = None if schedule is None else schedules.make(schedule)
+    return EpisodeEnv(env, length, config.env.pool_fraction, make_schedule)
 
 
 # Tested in this library; tracing a simulator takes seconds.

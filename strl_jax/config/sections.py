@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
+from strl_jax.algorithms.schedules import LengthSchedule
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
 from strl_jax.config.errors import ConfigError, hint, not_one_of
 from strl_jax.config.policy import FIELDS, MemoryFields, PolicyConfig, policy_config
@@ -30,6 +31,13 @@ def _known_manipulator(name: str) -> str:
     return name
 
 
+def _import_path(path: str) -> str:
+    if not IMPORT_PATH.fullmatch(path):
+        raise ValueError("it must be an import path pkg.mod:Class")
+    return path
+
+
+ImportPath = Annotated[str, AfterValidator(_import_path)]
 Logger = Annotated[str, AfterValidator(_known_logger)]
 Manipulator = Annotated[str, AfterValidator(_known_manipulator)]
 
@@ -62,6 +70,8 @@ class EnvConfig(Section):
             the import path ``my_package.my_module:make_env`` of a callable that returns an environment.
         num_envs: number of environments on all devices together.
         episode_length: time limit in steps; null: the environment's default.
+        episode_length_schedule: time limit in steps by iteration, a schedule as of learning_rate; null: always
+            episode_length. Evaluations, play and the scale of the logged reward terms use episode_length.
         pool_fraction: number of initial states that are drawn for the resets of an iteration,
             as a fraction of num_envs.
         kwargs: keyword arguments of the environment.
@@ -71,6 +81,7 @@ class EnvConfig(Section):
     name: Text
     num_envs: Count = 4096
     episode_length: Count | None = None
+    episode_length_schedule: LengthSchedule | None = None
     pool_fraction: float = Field(0.25, gt=0, le=1)
     kwargs: Keywords = Field(default_factory=dict)
     groups: GroupsConfig = GroupsConfig()
@@ -90,6 +101,11 @@ class RunnerConfig(Section):
         log_interval: iterations between logged lines.
         eval_interval: iterations between evaluations; 0: no evaluation.
         num_eval_envs: number of environments of an evaluation.
+        eval_after_load: evaluate a loaded policy (of --resume, init_from or load) before the first iteration; the
+            row of that iteration has the results, unless it is evaluated itself.
+        best_metric: name in the log of the evaluation's result that selects the best checkpoint.
+        best_direction: max or min: whether the largest or the smallest value is the best.
+        callbacks: import paths ``pkg.mod:Class`` of callbacks, see strl_jax/runners/callbacks.py.
         init_at_random_ep_len: the first episodes start at random time steps.
         init_from: run folder of the policy from which a new run starts, or null; its best checkpoint is used; if
             there is none, the last, or else a numbered one.
@@ -116,6 +132,10 @@ class RunnerConfig(Section):
     log_interval: Count = 1
     eval_interval: int = Field(0, ge=0, le=MOST)
     num_eval_envs: Count = 128
+    eval_after_load: bool = False
+    best_metric: str = Field("Eval/mean_return", pattern=r"^Eval/.")
+    best_direction: Literal["max", "min"] = "max"
+    callbacks: tuple[ImportPath, ...] = ()
     init_at_random_ep_len: bool = True
     init_from: Text | None = None
     ckpt_manipulator: Manipulator = "by_component"

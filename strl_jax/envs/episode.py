@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.base import LARGEST, Env, carried, finite, where
+from strl_jax.envs.base import LARGEST, Env, carried, where
+from strl_jax.envs.broken import any_of, broken_obs, broken_parts, pack
 from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
 
 SMALLEST_POOL = 16  # states; with fewer, a small number of environments could all start from the same state
@@ -25,8 +26,10 @@ class EpisodeEnv:
 
     Attributes:
         env: the environments.
-        episode_length: time limit in steps.
+        episode_length: time limit in steps; that of evaluations, if there is a ``length_schedule``.
         pool_fraction: size of the pool divided by the number of environments.
+        length_schedule: time limit in steps as a function of the iteration; None: always ``episode_length``.
+        limit: time limit of the current iteration, int32[]; ``at_iteration`` sets it.
 
     Raises:
         ValueError: the time limit is below 1, or the pool fraction is not above 0.
@@ -35,6 +38,8 @@ class EpisodeEnv:
     env: Env
     episode_length: int
     pool_fraction: float = 0.25
+    length_schedule: Callable[[Array], Array] | None = None
+    limit: Array | None = None
 
     def __post_init__(self):
         if self.episode_length < 1:
@@ -57,20 +62,40 @@ class EpisodeEnv:
         env = self.env.reset(reset_key)
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
-            step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
+            step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self._time_limit))(age_key)
         initial = carried(env.replace(obs=_zero_invalid(env.obs)))
         action = jnp.zeros((key.shape[0], self.env.action_size))
         metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self.env.step, initial, action).metrics}
         return EpisodeState(initial, step), metrics
 
     def evaluated(self) -> "EpisodeEnv":
-        """Episodes of the environments for an evaluation; see ``Env.evaluated``."""
-        return replace(self, env=self.env.evaluated())
+        """Episodes of the environments for an evaluation, of ``episode_length`` steps; see ``Env.evaluated``."""
+        return replace(self, env=self.env.evaluated(), length_schedule=None, limit=None)
+
+    def at_iteration(self, iteration: Array) -> "EpisodeEnv":
+        """Episodes of one iteration: with its time limit, and with the environments of ``Env.at_iteration``.
+
+        Args:
+            iteration: int32[], number of finished iterations.
+        """
+        of_env, limit = getattr(self.env, "at_iteration", None), None
+        if self.length_schedule is not None:
+            limit = jnp.maximum(jnp.round(self.length_schedule(iteration)), 1).astype(jnp.int32)
+        return replace(self, env=self.env if of_env is None else of_env(iteration), limit=limit)
+
+    @property
+    def _time_limit(self) -> int | Array:
+        return self.episode_length if self.limit is None else self.limit
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Initial states for the resets of one iteration: ``pool_fraction * num_envs``, but at least 16."""
-        fresh = self.env.reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
-        return carried(fresh.replace(obs=_zero_invalid(fresh.obs)))
+        return self.checked_pool(key, num_envs)[0]
+
+    def checked_pool(self, key: Array, num_envs: int) -> tuple[EnvState, dict[str, Array]]:
+        """``pool``, and for each component bool[P]: numbers that were replaced by 0; see ``broken.broken_obs``."""
+        size = max(SMALLEST_POOL, int(self.pool_fraction * num_envs))
+        fresh = self.env.reset(jax.random.split(key, size))
+        return carried(fresh.replace(obs=_zero_invalid(fresh.obs))), broken_obs(fresh.obs, size)
 
     def step(
         self,
@@ -88,14 +113,13 @@ class EpisodeEnv:
             draw: ``[B]``, uniform in [0, 1): selects the state of the pool for each environment.
             ends: additional terminations: ``state after the step -> bool[B]``.
         """
-        batch = action.shape[0]
         env = self.env.step(state.env, action)
         step = state.step + 1
-        valid = self.env.finite(env) & finite(env.metrics, batch)
-        valid &= finite((env.obs, env.reward, env.extras), batch, LARGEST)
+        broken = broken_parts(self.env, env, action.shape[0])
+        valid = ~any_of(broken)
         terminated = env.terminated.astype(bool) if ends is None else env.terminated.astype(bool) | ends(env)
         terminated &= valid
-        timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self.episode_length))
+        timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self._time_limit))
         done = terminated | timeout | ~valid
 
         size = jax.tree.leaves(pool)[0].shape[0]
@@ -111,6 +135,7 @@ class EpisodeEnv:
             valid=valid,
             extras=where(valid, env.extras, jax.tree.map(jnp.zeros_like, env.extras)),
             metrics={name: jnp.where(valid, value, 0.0) for name, value in env.metrics.items()},
+            broken=pack(broken),
         )
         return EpisodeState(merged, jnp.where(done, 0, step)), timestep
 

@@ -53,6 +53,7 @@ def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
     train, rollout = runner.fresh_states(random_lengths)
     lines = []
     if source is not None:
+        runner.just_loaded = True
         train, lines = load_policy(source, runner.algorithm, train, manipulator=runner.config.runner.ckpt_manipulator)
     runner.train_state, runner.rollout_state = train, rollout
     return lines

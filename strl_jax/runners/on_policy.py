@@ -1,7 +1,7 @@
 """``OnPolicyRunner``: training, evaluation, checkpoints and inference of one run."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import checkpoints, run_dir
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import call_checks, devices, loading, session, st_rl_names
+from strl_jax.runners.callbacks import Callback, Callbacks, checked, make_callbacks
 from strl_jax.runners.duties.evaluation import evaluate
 from strl_jax.runners.duties.saving import Saver
 from strl_jax.runners.duties.trial import make_trial
@@ -36,6 +37,7 @@ class OnPolicyRunner:
         log_dir: run folder for logs and checkpoints; None writes nothing.
         device: the device that trains, such as ``cuda:0``, see ``devices.find_device``; None: all devices.
         mesh: several chosen devices, instead of ``device``.
+        callbacks: objects of subclasses of ``runners.callbacks.Callback``; those of the config follow them.
 
     Attributes:
         config, env (an ``EpisodeEnv``), algorithm, mesh, programs: built from the arguments.
@@ -47,6 +49,7 @@ class OnPolicyRunner:
         infos: what the loaded checkpoint was saved with, see ``save``; otherwise None.
         log_dir, checkpointer, saver: the run folder and its checkpoints, None without one.
         stopped_by: reason of an early stop of the last ``learn``, or None.
+        callbacks: calls the methods of all callbacks.
 
     Raises:
         ConfigError: the config is inconsistent, or does not fit the environment or the devices.
@@ -60,6 +63,7 @@ class OnPolicyRunner:
         device: Any = None,
         *,
         mesh: Mesh | None = None,
+        callbacks: Sequence[Callback] = (),
     ):
         if device is not None and mesh is not None:
             raise ConfigError("device: not allowed together with mesh, which names the devices")
@@ -75,6 +79,9 @@ class OnPolicyRunner:
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)
         self.programs = Programs(self.env, self.algorithm, self.mesh, self.config, self.data)
+        made = make_callbacks(self.config.runner.callbacks)
+        self.callbacks = Callbacks(self, [*map(checked, callbacks), *made])
+        self.terminates = self.just_loaded = False
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
         self.saver: Saver | None = None
@@ -91,7 +98,8 @@ class OnPolicyRunner:
         """Selects the run folder for logs and checkpoints."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
-        self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
+        parts = (self.algorithm, self.config, self.mesh.size, self.references)
+        self.saver = Saver(self.checkpointer, *parts, self.callbacks)
         self._continues(False)
 
     @property
@@ -164,6 +172,10 @@ class OnPolicyRunner:
         session.train(self, iterations, default if init_at_random_ep_len is None else init_at_random_ep_len, trial)
         return self.metrics_velrmsd, self.metrics_CoT
 
+    def terminate_early(self) -> None:
+        """Ends ``learn`` as a stop signal does: after this iteration, or with several processes one or two later."""
+        self.terminates = True
+
     def _claim_folder(self) -> None:
         """Writes the config into the run folder, which must not contain another run."""
         if not self._owns_folder:
@@ -190,7 +202,10 @@ class OnPolicyRunner:
             RuntimeError: there is no policy yet.
         """
         loading.need_states(self)
-        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        self.callbacks("on_eval_start")
+        values = evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        self.callbacks("on_eval_end", values)
+        return values
 
     def save(self, path: str | Path = "last", infos: Any = None) -> None:
         """Starts to save a checkpoint in the run folder.
@@ -238,24 +253,20 @@ class OnPolicyRunner:
         """
         path = Path(path).absolute()
         call_checks.check_load(self, path, map_location, kind, iteration)
-        if path.suffix == call_checks.TORCH:
-            self._continues(False)
-            return loading.load_torch_file(self, path, load_optimizer)
+        self.callbacks("on_load_checkpoint_start", path)
         is_own = self.log_dir == path
-        reader = self.checkpointer if is_own else CheckpointReader(path)
-        notes = loading.load_run(self, reader, load_optimizer, kind, iteration)
-        self._continues(is_own and kind == "last")
+        if path.suffix == call_checks.TORCH:
+            notes = loading.load_torch_file(self, path, load_optimizer)
+        else:
+            reader = self.checkpointer if is_own else CheckpointReader(path)
+            notes = loading.load_run(self, reader, load_optimizer, kind, iteration)
+        self._continues(is_own and kind == "last" and path.suffix != call_checks.TORCH)
+        self.just_loaded = True
+        self.callbacks("on_load_checkpoint_end", path)
         return notes
 
     def init_from(self, path: str | Path) -> list[str]:
-        """Starts a new run from the policy of another run, as the config's ``runner.init_from``; counts start at 0.
-
-        Returns:
-            A line for each part of that policy that was changed or not used.
-
-        Raises:
-            CheckpointError: the policy cannot be read, or does not fit.
-        """
+        """Starts a new run from the policy of another run, as ``runner.init_from`` does; see ``loading.start``."""
         notes = loading.start(self, path, self.config.runner.init_at_random_ep_len)
         self.progress, self.infos, self.has_new_episodes = Progress(), None, True
         self._continues(False)

@@ -115,6 +115,11 @@ def test_runner_example_runs(project, capsys):
     assert names["policy"](obs).shape == (5, 1)
 
 
+def test_callback_example_runs(project, capsys):
+    exec(compile(python_example("from strl_jax.runners.callbacks import"), "README", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] in ("None", "terminate_early")
+
+
 def test_update_example_runs(capsys):
     names = {}
     exec(compile(python_example("import functools"), "README", "exec"), names)
@@ -148,7 +153,8 @@ def test_the_folder_above_the_clone_is_a_place_to_work_in(tmp_path):
 def test_every_python_block_runs_in_a_test():
     own = ("# my_package/my_module.py", "from my_package.my_module")
     mutex = "from strl_jax.runners.on_policy import OnPolicyRunner\n\nwalk"  # in test_legged_mutex
-    starts = ("# my_package/my_writer.py", mutex, *own, "import functools", "import jax\nimport numpy")
+    callback = "from strl_jax.runners.callbacks import"
+    starts = ("# my_package/my_writer.py", mutex, *own, callback, "import functools", "import jax\nimport numpy")
     assert [next((s for s in starts if block.startswith(s)), block) for block in blocks("python")] == list(starts)
 
 
