@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 import strl_jax
 from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble, changed_data
+from strl_jax.builders.effects.rules import without_effect
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
 from strl_jax.config import Config, ConfigError, from_dict
@@ -63,6 +64,8 @@ class OnPolicyRunner:
             base = environment.make_env(self.config.env) if env is None else env
             self.mesh = mesh if devices is None else devices.result()
         checks.check_shards(self.config, self.mesh.size)
+        for line in without_effect(self.config, self.mesh.size, env_is_given=env is not None):
+            warnings.warn(line, stacklevel=2)
         self.env = environment.make_episode_env(self.config, base)
         assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
