@@ -1,6 +1,5 @@
 """What the tests of the keys' effects share: the keys of a config, and what a run with a config is made of."""
 
-import copy
 import hashlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,7 +16,7 @@ from strl_jax.builders.algorithm import assemble
 from strl_jax.builders.effects.rules import without_effect
 from strl_jax.config import ConfigError, from_dict
 from strl_jax.config.policy import MutexFields
-from strl_jax.config.values import is_model, items
+from strl_jax.config.values import is_model, items, plain
 from strl_jax.run_folder.arrays import encode
 from strl_jax.runners.evaluation import make_evaluate
 from strl_jax.sharding import make_mesh
@@ -37,7 +36,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def changed(data: dict, key: str, value: Any) -> dict:
     """A copy of a config with another value at a dotted key."""
-    data = copy.deepcopy(data)
+    data = plain(data)
     *sections, name = key.split(".")
     section = data
     for part in sections:

@@ -1,6 +1,5 @@
 """Configs in which keys have an effect, and the files that they name; HERE stands for the folder of the files."""
 
-import copy
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +155,7 @@ def config(name: str, folder: Path) -> dict:
 
 def placed(data: dict, folder: Path) -> dict:
     """A copy of a config with HERE replaced."""
-    return yaml.safe_load(yaml.safe_dump(copy.deepcopy(data)).replace("HERE", str(folder)))
+    return yaml.safe_load(yaml.safe_dump(data).replace("HERE", str(folder)))
 
 
 def write_files(folder: Path) -> None:

@@ -140,7 +140,7 @@ def _style(config: Config) -> Keys:
         for name in ("learning_rate", "max_grad_norm", "optimizer_class_name"):
             why = "with compat.discriminator_with_policy the policy's optimiser trains the discriminator"
             yield f"algorithm.discriminator_{name}", why
-    if compat.whole_discriminator_batch:
+    if compat.whole_discriminator_batch and algorithm.discriminator_batch_fraction != 1:
         why = "with compat.whole_discriminator_batch the discriminator learns from every sample"
         yield "algorithm.discriminator_batch_fraction", why
 
