@@ -64,8 +64,6 @@ class OnPolicyRunner:
             base = environment.make_env(self.config.env) if env is None else env
             self.mesh = mesh if devices is None else devices.result()
         checks.check_shards(self.config, self.mesh.size)
-        for line in without_effect(self.config, self.mesh.size, env_is_given=env is not None):
-            warnings.warn(line, stacklevel=2)
         self.env = environment.make_episode_env(self.config, base)
         assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
@@ -84,6 +82,8 @@ class OnPolicyRunner:
         source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
         if (source / ".git").exists():
             self.repositories.insert(0, source)
+        for line in without_effect(self.config, self.mesh.size, env_is_given=env is not None):
+            warnings.warn(line, stacklevel=2)
 
     def open(self, log_dir: str | Path) -> None:
         """Selects the run folder for logs and checkpoints."""

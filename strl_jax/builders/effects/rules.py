@@ -20,7 +20,7 @@ from strl_jax.builders.effects import legged
 from strl_jax.builders.effects.policy import policy_keys
 from strl_jax.builders.effects.teacher import keyword_keys, teacher_keys
 from strl_jax.config import Config, ConfigError
-from strl_jax.config.policy import AdaptorFields, FieldMutexFields, MemoryFields
+from strl_jax.config.policy import AdaptorFields, FieldMutexFields, MemoryFields, MutexFields
 from strl_jax.config.sections import LOGGERS
 from strl_jax.envs.episode import SMALLEST_POOL
 
@@ -225,7 +225,7 @@ def _runner(config: Config) -> Keys:
     runner = config.runner
     if runner.init_from is None:
         yield "runner.ckpt_manipulator", "it needs runner.init_from; a resumed or loaded run is not changed"
-    if runner.eval_interval == 0:
+    if runner.eval_interval == 0 and not isinstance(config.policy, MutexFields):  # these policies are only evaluated
         yield "runner.num_eval_envs", "eval_interval is 0; only OnPolicyRunner.evaluation uses it"
     loggers = [runner.logger] if isinstance(runner.logger, str) else runner.logger
     if all(name in LOGGERS and name != "wandb" for name in loggers):
