@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 import strl_jax
 from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble, changed_data
+from strl_jax.builders.effects.loading import without_effect_in_load, without_effect_in_resume
 from strl_jax.builders.effects.rules import without_effect
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
@@ -220,7 +221,7 @@ class OnPolicyRunner:
             iteration: iteration of the checkpoint; None: the newest.
 
         Returns:
-            Notes about differences: number of shards, versions, data.
+            Notes about differences: number of shards, versions, data, and about keys without effect.
 
         Raises:
             CheckpointError: there is no such checkpoint, or its observations differ.
@@ -233,15 +234,19 @@ class OnPolicyRunner:
         target = {"train": train, "rollout": rollout} if everything else {"train": weights}
         candidates = reader.candidates((kind,), iteration)
         *_, state, meta = read_fitting(reader, candidates, self.algorithm, target, self.config, subset=not everything)
+        unused = (
+            without_effect_in_resume(meta["config"], self.config) if is_own else without_effect_in_load(self.config)
+        )
         if not everything:
             fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
             self.train_state = fresh.replace(**state["train"])
             self.progress = Progress()
-            return []
+            return unused
         self.train_state, self.rollout_state = state["train"], state["rollout"]
         self.progress = Progress.from_state(meta["progress"])
         self._owns_folder |= is_own  # weights alone start a new run, which needs a new folder
-        return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
+        lines = layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
+        return lines + unused
 
     def get_inference_policy(self) -> InferencePolicy:
         """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.
