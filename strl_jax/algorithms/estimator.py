@@ -26,7 +26,8 @@ class EstimatorFields(Section):
         estimator_loss_func: torch's name of the elementwise loss.
         estimator_loss_kwargs: its arguments: ``beta`` of ``smooth_l1_loss``, ``delta`` of ``huber_loss``.
         estimator_loss_coef: factor of the estimator's loss, a number, or a schedule
-            ``{name: linear, init_value: ..., ...}`` of the iteration.
+            ``{name: linear, init_value: ..., ...}`` of the iteration. Adam cancels it for a network that has no other
+            loss, which is each adaptor, and each estimator without ``use_actor_rnn``.
         adaptor_loss_coef: factor of the adaptor's loss, a number or a schedule.
     """
 
