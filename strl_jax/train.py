@@ -15,6 +15,7 @@ import jax
 
 from strl_jax import config as config_module
 from strl_jax.builders import checks, environment
+from strl_jax.builders.effects.rules import without_effect
 from strl_jax.builders.read_errors import reported_under
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
@@ -56,6 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
     launch.print_lines("warning", *lines)
     if arguments.print_config:
         environment.check_env(config.env)
+        launch.print_lines("warning", *without_effect(config))
         print(config_module.to_yaml(environment.filled(config)), end="")
         return 0
     launch.initialize(arguments)

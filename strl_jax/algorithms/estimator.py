@@ -26,7 +26,8 @@ class EstimatorFields(Section):
             of ``hinge_embedding_loss``, ``log_input``, ``full`` and ``eps`` of ``poisson_nll_loss``, ``log_target``
             of ``kl_div``.
         estimator_loss_coef: factor of the estimator's loss, a number, or a schedule
-            ``{name: linear, init_value: ..., ...}`` of the iteration.
+            ``{name: linear, init_value: ..., ...}`` of the iteration. Adam cancels it for a network that has no other
+            loss, which is each adaptor, and each estimator without ``use_actor_rnn``.
         adaptor_loss_coef: factor of the adaptor's loss, a number or a schedule.
     """
 

@@ -77,14 +77,20 @@ def translate_override(key: tuple[str, ...], value: Any) -> tuple[list[tuple[tup
         The keys with their values, and one warning for each key that is removed.
     """
     key = RENAMED.get(key, key)
-    if key in DROPPED:
-        return [], [warning(key, DROPPED[key])]
-    if len(key) > 1 or not isinstance(value, dict):
-        return [(key, value)], []
-    data = {key[0]: value}
+    data: dict[str, Any] = {}
+    _put(data, key, value)
     warnings = translate(data)
-    moved = [((section, name), data[section][name]) for section in data if section != key[0] for name in data[section]]
-    return [(key, data[key[0]]), *moved], warnings
+    section = _section(data, key)
+    kept = [(key, section[key[-1]])] if section is not None and key[-1] in section else []
+    others = [name for name in data if name != key[0]]
+    return kept + [((name, inner), data[name][inner]) for name in others for inner in data[name]], warnings
+
+
+def _put(data: dict, path: tuple[str, ...], value: Any) -> None:
+    """Sets the value at a path in nested mappings, which are created."""
+    for name in path[:-1]:
+        data = data.setdefault(name, {})
+    data[path[-1]] = value
 
 
 def _mark_rsl_rl(data: dict) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from strl_jax.builders.transfer.start import BY_COMPONENT, KEY
 from strl_jax.config import Config, ConfigError, from_dict
 from strl_jax.run_folder.reader import KINDS
 
@@ -59,7 +58,5 @@ def check_load(runner, path: Path, map_location: Any, kind: str, iteration: int 
             "map_location: no effect; the arrays are placed on the runner's devices, see its argument device",
             stacklevel=3,
         )
-    if runner.config.runner.ckpt_manipulator != BY_COMPONENT and path != runner.log_dir:
-        warnings.warn(f"{KEY}: not applied by load; init_from(run_dir) applies it and starts a new run", stacklevel=3)
     if path.suffix == TORCH and (kind != "last" or iteration is not None):
         raise ConfigError(f"kind, iteration: not allowed for {path.name}; they select a checkpoint of a run folder")

@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from strl_jax.builders import torch_state
 from strl_jax.builders.algorithm import changed_data
+from strl_jax.builders.effects.loading import without_effect_in_load, without_effect_in_resume
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.errors import reported_after
-from strl_jax.run_folder import layout
+from strl_jax.run_folder import layout, run_dir
 from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners.progress import Progress
@@ -35,6 +37,25 @@ def check_start(config: Config) -> None:
     if settings.init_from is not None:
         with reported_after("runner.init_from: "):
             read_policy(settings.init_from)
+
+
+def claim_folder(runner, owned: bool) -> None:
+    """Writes the config into the run folder.
+
+    Args:
+        runner: an ``OnPolicyRunner``.
+        owned: the folder contains no run, or the runner continues it.
+
+    Raises:
+        ConfigError: the folder contains another run.
+    """
+    if not owned:
+        raise ConfigError(
+            f"{runner.log_dir} contains a run at iteration {runner.checkpointer.latest('last')}: "
+            "load its last checkpoint to continue, or use another folder"
+        )
+    if jax.process_index() == 0:
+        run_dir.write_config(runner.log_dir, runner.config, run_dir.units(runner.env.env))
 
 
 def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
@@ -103,14 +124,18 @@ def load_run(runner, reader: CheckpointReader, load_optimizer: bool, kind: str, 
         if "opt_state" not in str(error):
             raise
         raise CheckpointError(f"{error}; load_optimizer=False loads only weights and statistics") from error
+    is_own = runner.log_dir == reader.run_dir
+    config = runner.config
+    unused = without_effect_in_resume(meta["config"], config) if is_own else without_effect_in_load(config)
     runner.progress, runner.infos = Progress.from_state(meta["progress"]), meta.get("infos")
     runner.has_new_episodes = not resumes
     if resumes:
         runner.train_state, runner.rollout_state = state["train"], state["rollout"]
-        return layout.differences(meta, runner.mesh.size) + changed_data(meta.get("data", {}), runner.references)
+        lines = layout.differences(meta, runner.mesh.size) + changed_data(meta.get("data", {}), runner.references)
+        return lines + unused
     fresh, runner.rollout_state = runner.fresh_states(runner.config.runner.init_at_random_ep_len)
     runner.train_state = state["train"] if load_optimizer else _without_moments(runner, fresh, state["train"])
-    return []
+    return unused
 
 
 def _without_moments(runner, fresh: TrainState, weights: Mapping[str, Any]) -> TrainState:

@@ -1,6 +1,7 @@
 """``OnPolicyRunner``: training, evaluation, checkpoints and inference of one run."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -12,8 +13,9 @@ from jax.sharding import Mesh
 
 from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble
+from strl_jax.builders.effects.rules import without_effect
 from strl_jax.config import Config, ConfigError
-from strl_jax.run_folder import checkpoints, run_dir
+from strl_jax.run_folder import checkpoints
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners import call_checks, devices, loading, session, st_rl_names
 from strl_jax.runners.callbacks import Callback, Callbacks, checked, make_callbacks
@@ -93,6 +95,8 @@ class OnPolicyRunner:
         self.has_new_episodes = False
         self.stopped_by: str | None = None
         self.repositories = [*git_state.own_repository(), *self.config.runner.git_repos]
+        for line in without_effect(self.config, self.mesh.size, env_is_given=env is not None):
+            warnings.warn(line, stacklevel=2)
 
     def open(self, log_dir: str | Path) -> None:
         """Selects the run folder for logs and checkpoints."""
@@ -165,7 +169,7 @@ class OnPolicyRunner:
         iterations = session.within_budget(self, num_learning_iterations)
         trial = make_trial(self, trial, iterations)
         if self.log_dir is not None:
-            self._claim_folder()
+            loading.claim_folder(self, self._owns_folder)
         loading.start_episodes(self, init_at_random_ep_len)
         self.has_new_episodes = False
         default = self.config.runner.init_at_random_ep_len
@@ -175,16 +179,6 @@ class OnPolicyRunner:
     def terminate_early(self) -> None:
         """Ends ``learn`` as a stop signal does: after this iteration, or with several processes one or two later."""
         self.terminates = True
-
-    def _claim_folder(self) -> None:
-        """Writes the config into the run folder, which must not contain another run."""
-        if not self._owns_folder:
-            raise ConfigError(
-                f"{self.log_dir} contains a run at iteration {self.checkpointer.latest('last')}: "
-                "load its last checkpoint to continue, or use another folder"
-            )
-        if jax.process_index() == 0:
-            run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
         """States of a new run with the config's seed, see ``train_step.make_init``."""
@@ -245,7 +239,8 @@ class OnPolicyRunner:
             iteration: iteration of the checkpoint; None: the newest.
 
         Returns:
-            Notes about differences: number of shards, versions, data; parts of a torch file that were not used.
+            Notes about differences: number of shards, versions, data, and about keys without effect; parts of a
+            torch file that were not used.
 
         Raises:
             CheckpointError: there is no such checkpoint, or its observations or sizes differ.

@@ -35,7 +35,7 @@ def config(folder, **algorithm) -> dict:
 
 
 def learn(values: dict, path, iterations: int, resume: bool = False) -> OnPolicyRunner:
-    runner = OnPolicyRunner(None, values, path, ONE)
+    runner = OnPolicyRunner(None, values, path, mesh=ONE)
     if resume:
         assert runner.load(path) == []
     runner.learn(iterations)

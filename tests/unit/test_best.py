@@ -16,7 +16,7 @@ ERROR = "Eval/metric/tracking_error"
 
 def make_runner(folder, mesh=None, **runner):
     config = settings(folder, **({"eval_interval": 1, "last_interval": 1} | runner))
-    return OnPolicyRunner(None, from_dict(config)[0], folder, mesh or make_mesh(jax.devices()[:1]))
+    return OnPolicyRunner(None, from_dict(config)[0], folder, mesh=mesh or make_mesh(jax.devices()[:1]))
 
 
 def best_iteration(rows, name, direction):

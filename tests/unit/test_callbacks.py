@@ -64,7 +64,7 @@ class Needy(Callback):
 
 def make_runner(folder, *callbacks, **runner):
     config = settings(folder, **({"eval_interval": 2, "last_interval": 2, "save_interval": 100} | runner))
-    return OnPolicyRunner(Walk(), config | {"env": {"num_envs": 4}}, folder / "run", ONE, callbacks=callbacks)
+    return OnPolicyRunner(Walk(), config | {"env": {"num_envs": 4}}, folder / "run", mesh=ONE, callbacks=callbacks)
 
 
 def learn(runner, *arguments):

@@ -45,7 +45,7 @@ class Wind(Walk):
 
 def make_runner(folder, env=None, mesh=TWO, length=3, **config):
     config = settings(folder, **config) | {"env": {"num_envs": 4, "episode_length": length}}
-    return OnPolicyRunner(env or Wind(), config, folder, mesh)
+    return OnPolicyRunner(env or Wind(), config, folder, mesh=mesh)
 
 
 def test_the_environment_sees_the_iteration_and_nothing_compiles_again(tmp_path):
@@ -89,7 +89,7 @@ def test_an_environment_that_ignores_the_iteration_costs_nothing():
 
     def program(env):
         config = from_dict(settings("unused") | {"env": {"name": "unused", "num_envs": 4}})[0]
-        runner = OnPolicyRunner(env, config, None, TWO)
+        runner = OnPolicyRunner(env, config, None, mesh=TWO)
         step = train_step.make_train_step(runner.env, runner.algorithm, TWO, 2)
         return str(step.trace(*runner.programs.states, {}).jaxpr)
 
@@ -109,7 +109,7 @@ def test_episode_lengths_follow_their_schedule(tmp_path):
     config["env"] = {"num_envs": 4, "episode_length": 9, "episode_length_schedule": RISING}
 
     def make(folder):
-        return OnPolicyRunner(Still(), config, folder, TWO)
+        return OnPolicyRunner(Still(), config, folder, mesh=TWO)
 
     runner = make(tmp_path / "run")
     runner.learn(1)

@@ -59,7 +59,7 @@ class Breaks(Walk):
 def trained(env, folder, capsys) -> tuple[list[str], list[dict]]:
     """Warnings and log of five iterations on two devices with two environments each."""
     config = settings(folder) | {"env": {"num_envs": 4, "episode_length": 50}}
-    runner = OnPolicyRunner(env, config, folder / "run", TWO)
+    runner = OnPolicyRunner(env, config, folder / "run", mesh=TWO)
     runner.learn(5)
     runner.close()
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]

@@ -132,9 +132,9 @@ def manipulate(variables, stats, meta):
 
 
 def test_a_manipulator_acts_in_init_from_and_not_in_load(trained):
-    runner = make(ckpt_manipulator=f"{__name__}:manipulate")
     with pytest.warns(UserWarning, match=r"runner\.ckpt_manipulator: .*init_from"):
-        runner.load(trained.log_dir)
+        runner = make(ckpt_manipulator=f"{__name__}:manipulate")
+    runner.load(trained.log_dir)
     assert same(runner.train_state.params, trained.train_state.params)
     runner.init_from(trained.log_dir)
     assert all((leaf == 0).all() for leaf in jax.tree.leaves(runner.train_state.params["policy"]))
