@@ -121,7 +121,7 @@ def time_physics(runner: OnPolicyRunner, repeats: int) -> float:
     The actions are uniform in [-1, 1].
     """
     env, config = runner.env.env, runner.config
-    reset, step = map(runner.env.compiled, env.simulator())
+    reset, step = runner.env.simulator()
 
     def steps(state, key):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))

@@ -2,13 +2,29 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 
 class Section(BaseModel):
     """A frozen pydantic model that refuses unknown keys, infinity and NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Arguments(Section):
+    """The arguments of a torch class that another key of the config names. Its errors list the arguments."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_and_complete(cls, arguments: Any) -> Any:
+        takes = f"{cls.__name__} takes {', '.join(cls.model_fields) or 'none'}"
+        for key in arguments:
+            if key not in cls.model_fields:
+                raise ValueError(f"{key}: unknown key; {takes}")
+        for key, field in cls.model_fields.items():
+            if field.is_required() and key not in arguments:
+                raise ValueError(f"{key}: it is missing; {takes}")
+        return arguments
 
 
 MOST = 2**31 - 2  # counters on devices are int32

@@ -15,11 +15,12 @@ import jax
 
 from strl_jax import config as config_module
 from strl_jax.builders import checks, environment
+from strl_jax.builders.effects.rules import without_effect
 from strl_jax.builders.read_errors import reported_under
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners import launch
+from strl_jax.runners import launch, loading
 from strl_jax.runners.log.writers import check_writers
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -56,6 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
     launch.print_lines("warning", *lines)
     if arguments.print_config:
         environment.check_env(config.env)
+        launch.print_lines("warning", *without_effect(config))
         print(config_module.to_yaml(environment.filled(config)), end="")
         return 0
     launch.initialize(arguments)
@@ -78,7 +80,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     with ExitStack() as lock, closing(runner):
         checks.check_trains(config, runner.algorithm.policy)
         if not resumes:
-            runner.check_start()
+            loading.check_start(config)
         _open_folder(runner, arguments, lock)
         done = runner.progress.iteration
         if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged
@@ -146,10 +148,12 @@ def _print_summary(runner: OnPolicyRunner, seconds: float, resumed: bool) -> Non
     if value and math.isnan(value["Eval/mean_return"]):
         print("last evaluation: every episode was invalid (NaN, infinity or values >= 1e9) and was cut")
     elif value:
+        metric = progress.best_by.split()[0]
+        best = "mean" if metric == "Eval/mean_return" else metric
         print(
             f"last evaluation: return {value['Eval/mean_return']:.5g} +- {value['Eval/std_return']:.3g} "
             f"(min {value['Eval/min_return']:.5g}, max {value['Eval/max_return']:.5g}); "
-            f"best mean {progress.best_score if progress.best_score is not None else math.nan:.5g}"
+            f"best {best} {progress.best_score if progress.best_score is not None else math.nan:.5g}"
         )
     print(f"time in the loop{', all sessions' * resumed}:")
     print("\n".join(progress.report.lines()))

@@ -35,6 +35,14 @@ class EpisodeState:
 
 
 @struct.dataclass
+class Flags:
+    """Named conditions, one bit each; see ``envs.broken``."""
+
+    bits: Array  # uint32[..., W], condition i is bit i % 32 of word i // 32
+    names: tuple[str, ...] = struct.field(pytree_node=False)
+
+
+@struct.dataclass
 class TimeStep:
     """Result of one environment step with automatic resets."""
 
@@ -46,6 +54,7 @@ class TimeStep:
     valid: Array  # bool[B], false where the simulator returned NaN or infinity
     extras: dict[str, Array]  # [B, ...]
     metrics: dict[str, Array]  # [B]
+    broken: Flags | None = None  # bits [B, W], parts of the environment that are not finite
 
 
 @struct.dataclass
@@ -67,6 +76,7 @@ class StepRecord:
     metrics: Array  # [B, K], metrics of the environment, sorted by name
     carry: Any = None  # policy carry before the step without the critic's, leaves [B, ...]; None if no queue needs it
     stats: Any = None  # statistics that normalised this step; None without compat.normalize_while_collecting
+    broken: Flags | None = None  # bits [B, W], parts of the environment that are not finite
 
 
 @struct.dataclass
@@ -101,6 +111,17 @@ class Rollout:
 
 
 @struct.dataclass
+class Origins:
+    """Where the values of an iteration were not finite, over all shards."""
+
+    count: Array  # int32[K], for each origin the number of environments, of initial states or of updates
+    first: Array | None  # int32[K], the first of these environments; None: not counted by environment
+    names: tuple[str, ...] = struct.field(pytree_node=False)  # of the K origins
+    total: int = struct.field(pytree_node=False)  # number of all environments, initial states or updates
+    unit: str = struct.field(pytree_node=False)  # what is counted
+
+
+@struct.dataclass
 class Metrics:
     """Numbers of one iteration for the log, over all shards."""
 
@@ -114,6 +135,7 @@ class Metrics:
     episode_length: Array  # [shards * window], likewise
     hooks: dict[str, Array]  # full log name -> []
     update: dict[str, Array] | None = None  # name -> [], losses and other numbers of the update
+    origins: tuple[Origins, ...] = ()  # of values that are not finite
 
 
 @struct.dataclass
@@ -143,10 +165,10 @@ class PolicyOutput:
 
     mean: Array  # [..., A]
     std: Array  # [..., A]
-    value: Array  # [...]
+    value: Array | None  # [...]; None from ``infer``
     carry: Any  # after the last step, leaves [B, ...]; {} if feed-forward
-    estimates: dict[str, Array]  # stage -> [..., E]
-    latents: dict[str, Array]  # component -> [..., L], of the actor's encoders
+    estimates: dict[str, Any]  # stage -> [..., E]; of a mutex policy: sub-policy -> stage -> [..., E]
+    latents: dict[str, Any]  # component -> [..., L], of the actor's encoders; of a mutex policy by sub-policy
 
 
 @struct.dataclass
@@ -167,6 +189,7 @@ class TrainState:
     learning_rate: dict[str, Array]  # optimiser -> []
     iteration: Array  # int32[]
     stats: dict[str, Any]  # observation group -> component -> RunningStats; also "reward" and statistics of hooks
+    lr_scheduler: dict[str, Array] = struct.field(default_factory=dict)  # state of ReduceLROnPlateau, [] each; or {}
 
 
 @struct.dataclass

@@ -77,7 +77,7 @@ def settings(log_root: Path, **runner) -> dict:
         "runner": {
             "num_steps_per_env": 4,
             "max_iterations": 6,
-            "num_eval_envs": 4,
+            **({"num_eval_envs": 4} if runner.get("eval_interval") else {}),  # without evaluations it gives a warning
             "log_root": str(log_root),
             "logger": "none",
             "time_split": False,

@@ -61,7 +61,9 @@ def saved(path, env: Course, name: str, seed: int, actor=("proprioception", "hei
         "runner": {"logger": "none"},
     }
     config, _ = from_dict(settings)
-    runner = OnPolicyRunner(env, config, run_dir.create(path, config, run_dir.units(env)), make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(
+        env, config, run_dir.create(path, config, run_dir.units(env)), mesh=make_mesh(jax.devices()[:1])
+    )
     stats = {
         group: {
             part: numbers(seed + i, shape) for i, (part, shape) in enumerate(zip(own.names, own.shapes, strict=True))

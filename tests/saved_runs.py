@@ -16,16 +16,20 @@ FIRST = 10
 
 
 def recurrent(path: Path, kinds: tuple[str, ...], **runner) -> Path:
-    """A run of a GRU policy in ``path``, with a checkpoint of every kind.
+    """A run of a GRU policy in ``path``, with a checkpoint of every kind, see ``write``."""
+    data = settings(path, **runner)
+    data["policy"] |= {"rnn_type": "gru", "rnn_hidden_size": 4, "class_name": "ActorCriticRecurrent"}
+    return write(path, kinds, data)
+
+
+def write(path: Path, kinds: tuple[str, ...], data: dict) -> Path:
+    """A run with the config ``data`` in ``path``.
 
     The weights of kind ``i`` are ``make_state(algorithm, i)``, its iteration is ``FIRST + i``.
     """
-    data = settings(path, **runner)
-    data["policy"] |= {"rnn_type": "gru", "rnn_hidden_size": 4}
-    data["runner"] |= {"policy_class_name": "ActorCriticRecurrent"}
     config, _ = from_dict(data)
     run_dir.write_config(path, config)
-    made = OnPolicyRunner(None, config, path, make_mesh(jax.devices()[:1]))
+    made = OnPolicyRunner(None, config, path, mesh=make_mesh(jax.devices()[:1]))
     made.rollout_state = {"steps": jnp.int32(5)}
     for seed, kind in enumerate(kinds):
         made.train_state = make_state(made.algorithm, seed)

@@ -4,8 +4,8 @@ One PPO iteration, in the order in which it runs. ``train_step.make_train_step``
 
 1. ``train_step.collect_shard`` draws fresh environment states for the resets and calls ``rollout.collect``.
 2. ``rollout.collect`` scans ``rollout.one_step`` over T steps of B environments:
-   a. ``rollout.choose``: the observation groups are normalised (``Algorithm.pack``), the policy samples an
-      action, and the act hook (a teacher) may replace it;
+   a. ``rollout.choose``: an observation hook may add components, the observation groups are normalised
+      (``Algorithm.pack``), the policy samples an action, and the act hook (a teacher) may replace it;
    b. ``EpisodeEnv.step``: one step of the simulator; ended environments restart from the pool;
    c. ``rollout.take_in``: the step becomes a ``StepRecord``; recurrent states start at zero in a new episode.
 3. ``finish.finish`` works on all T steps at once:
@@ -26,14 +26,17 @@ One PPO iteration, in the order in which it runs. ``train_step.make_train_step``
    e. ``optimizers.step`` clips the gradient and changes the weights; it is skipped if the gradient is not finite.
 7. Last, the observations of the rollout are added to the statistics (``Algorithm.update_obs_stats``).
 
+Where something is not finite, ``origins`` counts it by environment and part, by network, by loss and by gradient.
+
 An algorithm is data for these functions: ``ppo.make`` builds an ``Algorithm`` of terms, networks and optimisers;
-``tppo.add``, ``appo.add`` and ``rnd.add`` return it with more terms and hooks (``hooks.ActHook``, ``RewardHook``).
+``tppo.add``, ``appo.add`` and ``rnd.add`` return it with more terms and hooks (``hooks.ObsHook``, ``ActHook``,
+``RewardHook``).
 """
 
 from strl_jax.algorithms.appo import AmpInput, APPOConfig, Style
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.hooks import ActHook, Collected, Rewarded, RewardHook
+from strl_jax.algorithms.hooks import ActHook, Collected, ObsHook, Rewarded, RewardHook
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
 from strl_jax.algorithms.rnd import RNDConfig
 from strl_jax.algorithms.rollout import collect, make_collect_host
@@ -51,6 +54,7 @@ __all__ = [
     "EstimatorPPOConfig",
     "EstimatorTPPOConfig",
     "Metric",
+    "ObsHook",
     "Outputs",
     "PPOConfig",
     "RNDConfig",
@@ -65,3 +69,14 @@ __all__ = [
     "make_collect_host",
     "make_train_step",
 ]
+CLASSES = ("PPO", "APPO", "TPPO", "ATPPO", "EstimatorPPO", "EstimatorTPPO")  # st_rl's
+
+
+def __getattr__(name: str):
+    """Says what to use instead of st_rl's classes, also in an import statement."""
+    if name in CLASSES:
+        raise ImportError(
+            f"strl_jax.algorithms has no class {name}: in a config, runner.algorithm_class_name: {name} selects the "
+            "algorithm, and OnPolicyRunner builds it"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

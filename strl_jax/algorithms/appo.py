@@ -36,7 +36,8 @@ class AmpFields(Section):
 
     Attributes:
         discriminator_loss_coef: factor of the discriminator's losses, a number, or a
-            schedule ``{name: linear, init_value: ..., ...}`` of the iteration.
+            schedule ``{name: linear, init_value: ..., ...}`` of the iteration. Adam divides gradients by their size
+            and cancels it; ``discriminator_learning_rate`` sets the size of the steps.
         mimic_loss_coef: factor of the mimic loss, a number or a schedule. It is used only with
             ``compat.mimic_in_loss``, because the loss has no gradient.
         dagger_loss_coef: factor of the distance between the mean action and the action

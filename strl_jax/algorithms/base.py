@@ -11,11 +11,12 @@ from flax import struct
 
 from strl_jax.algorithms import optimizers, schedules
 from strl_jax.algorithms.compat import Compat
-from strl_jax.algorithms.hooks import ActHook, RewardHook
+from strl_jax.algorithms.hooks import ActHook, ObsHook, RewardHook
+from strl_jax.algorithms.plateau import ReduceLROnPlateau
 from strl_jax.modules import normalizer
 from strl_jax.modules.policy import Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Array, Batch, Obs, PolicyOutput, TrainState
+from strl_jax.types import Array, Batch, Obs, PolicyOutput, TimeStep, TrainState
 
 
 @struct.dataclass
@@ -73,10 +74,13 @@ class Algorithm:
         networks: name -> ``(params, minibatch) -> output`` of all networks except the policy.
         shares: network -> fraction of a minibatch's samples that the network learns from; their weights are in
             ``Batch.shares``.
+        obs_hook: adds components to the observation; None: the observation is the environment's.
         act_hook: may replace the policy's action; None: the policy acts.
         reward_hooks: change the rewards, in this order.
         members: optimiser -> the parameter groups that it trains; default: the group of the same name.
         rates: optimiser -> its learning rate as a function of the iteration; default: the policy's.
+        momenta: optimiser -> its momentum as a function of the iteration; default: that of its settings.
+        plateau: lowers the policy's learning rate where a number of the update no longer improves; None: it does not.
         queue: the update learns from the last ``int(queue * T)`` steps.
         resample_prob: probability with which a sequence of the update starts from a random recurrent state.
     """
@@ -92,10 +96,13 @@ class Algorithm:
     metrics: tuple[Metric, ...] = ()
     networks: dict[str, Callable[[dict, Batch], Any]] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
+    obs_hook: ObsHook | None = None
     act_hook: ActHook | None = None
     reward_hooks: tuple[RewardHook, ...] = ()
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rates: dict[str, optax.Schedule] = field(default_factory=dict)
+    momenta: dict[str, optax.Schedule] = field(default_factory=dict)
+    plateau: ReduceLROnPlateau | None = None
     queue: float = 1.0
     resample_prob: float = 0.0
 
@@ -120,6 +127,7 @@ class Algorithm:
             learning_rate=self.learning_rates(jnp.int32(0)),
             iteration=jnp.int32(0),
             stats=stats,
+            lr_scheduler={} if self.plateau is None else self.plateau.init(),
         )
 
     def _draw_variables(self, key: Array) -> dict:
@@ -142,6 +150,24 @@ class Algorithm:
         schedule = self.config.schedule
         spec = self.config.learning_rate if isinstance(schedule, str) else schedule
         return jnp.asarray(schedules.make(spec)(iteration), jnp.float32)
+
+    def init_hooks(self, key: Array, num_envs: int) -> dict[str, Any]:
+        """Hook -> its state for ``num_envs`` new environments, leaves ``[B, ...]``."""
+        return {} if self.obs_hook is None else {self.obs_hook.name: self.obs_hook.init(key, num_envs)}
+
+    def observe(self, hooks: dict[str, Any], obs: Obs) -> Obs:
+        """The environment's observation ``[B, ...]`` with the components of the observation hook.
+
+        Args:
+            hooks: hook -> its state, see ``RolloutState``.
+        """
+        hook = self.obs_hook
+        return obs if hook is None else obs | hook.components(hooks[hook.name], obs)
+
+    def observed(self, hooks: dict[str, Any], timestep: TimeStep) -> dict[str, Any]:
+        """The states of the hooks, with that of the observation hook after the environment's step."""
+        hook = self.obs_hook
+        return hooks if hook is None else hooks | {hook.name: hook.observe(hooks[hook.name], timestep)}
 
     def pack(self, stats: dict, obs: Obs, groups: tuple[str, ...] | None = None) -> dict[str, Array]:
         """Group -> flat array ``[..., D]``, normalised where there are statistics; ``groups=None``: all groups."""
@@ -172,6 +198,11 @@ class Algorithm:
     def value(self, params: dict, groups: dict[str, Array], carry: dict, reset: Array) -> tuple[Array, dict]:
         """The critic on packed groups; see ``Policy.value``."""
         return self.policy.apply(params["policy"], groups, carry, reset, method="value")
+
+    @property
+    def keeps_learning_rate(self) -> bool:
+        """Whether the policy's learning rate follows the training, and not only the iteration."""
+        return self.config.schedule == "adaptive" or self.plateau is not None
 
     @property
     def keeps_carries(self) -> bool:

@@ -8,6 +8,7 @@ from strl_jax.algorithms.returns import UNROLL
 from strl_jax.sharding import all_gather, psum
 from strl_jax.types import Array, EpisodeSums, Metrics, StepRecord
 
+LEARNED = "Train/mean_learned_reward_each_timestep"
 WINDOW = 100  # most finished episodes of a shard in the log of an iteration; st_rl's window has this length
 
 
@@ -68,18 +69,22 @@ def accumulate(
     return new, discounted, EpisodeLog(*log, finished, {name: total[i] for i, name in enumerate(names)})
 
 
-def summarize(record: StepRecord, log: EpisodeLog, hooks: dict[str, Array], axis_name: str | None) -> Metrics:
+def summarize(
+    record: StepRecord, log: EpisodeLog, hooks: dict[str, Array], axis_name: str | None, learned: Array | None = None
+) -> Metrics:
     """The log metrics of a rollout, over all shards.
 
     Args:
         hooks: metrics of the hooks, under their full names.
+        learned: ``[T, B]``, the reward that the update learns from; None: it is the environment's.
     """
 
     def interleave(last: Array) -> Array:  # by age, so that the newest of every shard come last
         return all_gather(last, axis_name).reshape(-1, WINDOW).T.reshape(-1)
 
     valid, finished = record.valid, log.finished
-    total, number, episodes, steps, reward, std, metrics = psum(
+    learned_sum = {} if learned is None else {LEARNED: jnp.sum(jnp.where(valid, learned, 0.0))}
+    total, number, episodes, steps, reward, std, metrics, learned_sum = psum(
         (
             jnp.sum(valid, dtype=jnp.float32),
             jnp.float32(valid.size),
@@ -88,6 +93,7 @@ def summarize(record: StepRecord, log: EpisodeLog, hooks: dict[str, Array], axis
             jnp.sum(record.reward),
             jnp.sum(record.std.mean(axis=-1)),
             log.totals,
+            learned_sum,
         ),
         axis_name,
     )
@@ -100,7 +106,7 @@ def summarize(record: StepRecord, log: EpisodeLog, hooks: dict[str, Array], axis
         episode_metrics=metrics,
         episode_reward=interleave(_last(finished, log.reward)),
         episode_length=interleave(_last(finished, log.length.astype(jnp.float32))),
-        hooks=hooks,
+        hooks=hooks | {name: value / jnp.maximum(total, 1.0) for name, value in learned_sum.items()},
     )
 
 

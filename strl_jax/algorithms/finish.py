@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from strl_jax.algorithms import episodes, losses
+from strl_jax.algorithms import episodes, losses, origins
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.algorithms.hooks import Collected
 from strl_jax.modules import normalizer
@@ -25,7 +25,9 @@ class Rewards:
     stats: dict[str, Any]  # statistics after the rollout
     episode: EpisodeSums  # running sums after the last step
     discounted: Array  # [B], running discounted return
+    hooks: dict[str, Any]  # reward hook -> its state after the last step, leaves [B, ...]
     metrics: Metrics
+    not_finite: dict[str, Array]  # origin -> bool[T, B], valid steps where it made the reward NaN or infinite
 
 
 def finish(
@@ -58,10 +60,11 @@ def finish(
     def pack(stats, obs):
         return algorithm.pack(stats, obs, groups=("critic",))
 
+    last_obs = algorithm.observe(end.hooks, end.obs)
     collected = Collected(
         obs=record.obs,
         terminal_obs=record.terminal_obs,
-        next_obs=next_observations(record.obs, end.obs),
+        next_obs=next_observations(record.obs, last_obs),
         action=record.action,
         valid=record.valid,
         extras=record.extras,
@@ -76,14 +79,16 @@ def finish(
     value, carries = algorithm.value(train_state.params, pack(used, record.obs), start.carry, reset)
     bootstrap = _terminal_values(algorithm, train_state.params, pack(used, record.terminal_obs), carries)
     end = end.replace(carry=end.carry | last(carries, reset))
-    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, end.obs), end)
+    last_value, end = _last_value(algorithm, train_state.params, pack(rewards.stats, last_obs), end)
     values = {"value": value, "bootstrap": jnp.where(record.timeout, bootstrap, 0.0), "reset": reset}
     steps = _transitions(algorithm, record, rewards, **values)
     rollout = Rollout(steps=steps, carry0=start.carry, last_value=last_value, stats=used)
     if algorithm.keeps_carries:
         rollout = rollout.replace(carries=record.carry | _before(start.carry, carries))
-    end = end.replace(episode=rewards.episode, discounted=rewards.discounted)
-    return train_state.replace(stats=rewards.stats), end, rollout, rewards.metrics
+    end = end.replace(episode=rewards.episode, discounted=rewards.discounted, hooks=end.hooks | rewards.hooks)
+    not_finite = origins.in_rollout(algorithm, record, steps, last_value, rewards.not_finite)
+    counted = origins.by_environment(not_finite, "environments", axis_name)
+    return train_state.replace(stats=rewards.stats), end, rollout, rewards.metrics.replace(origins=(counted,))
 
 
 def process_rewards(
@@ -94,18 +99,25 @@ def process_rewards(
     Args:
         collected: the rollout for the hooks; its ``key`` is that of the rollout.
     """
-    total, extras, axis_name = record.reward, record.extras, collected.axis_name
-    log = _hook_means(algorithm, record, axis_name)
+    total, extras, axis_name, hooks = record.reward, record.extras, collected.axis_name, {}
+    log, not_finite = _hook_means(algorithm, record, axis_name), {}
     for index, hook in enumerate(algorithm.reward_hooks):
-        rewarded = hook.reward(collected.replace(key=jax.random.fold_in(collected.key, index + 2)), stats, total)
+        before = total
+        own = collected.replace(key=jax.random.fold_in(collected.key, index + 2), state=start.hooks.get(hook.name))
+        rewarded = hook.reward(own, stats, total)
+        hooks |= {hook.name: rewarded.state} if rewarded.state else {}
         total, stats, extras, log = rewarded.reward, rewarded.stats, extras | rewarded.extras, log | rewarded.log
+        not_finite[f"reward of {hook.name}"] = record.valid & jnp.isfinite(before) & ~jnp.isfinite(total)
     total = jnp.where(record.valid, total, 0.0)
     sums, discounted, episode_log = episodes.accumulate(
         start.episode, start.discounted, record, algorithm.config.gamma, total
     )
     stats, reward = _normalize(algorithm, stats, total, record.valid, episode_log.discounted, axis_name)
-    metrics = episodes.summarize(record, episode_log, log, axis_name)
-    return Rewards(reward, extras, stats, sums, discounted, metrics)
+    if "reward" in stats:
+        not_finite["normalised reward"] = record.valid & jnp.isfinite(total) & ~jnp.isfinite(reward)
+    learned = reward if algorithm.reward_hooks or "reward" in stats else None
+    metrics = episodes.summarize(record, episode_log, log, axis_name, learned)
+    return Rewards(reward, extras, stats, sums, discounted, hooks, metrics, not_finite)
 
 
 def _transitions(algorithm: Algorithm, record: StepRecord, rewards: Rewards, **values: Array) -> Transition:

@@ -1,4 +1,4 @@
-"""Hooks: the two places where an algorithm changes a rollout, its actions and its rewards."""
+"""Hooks: the places where an algorithm changes a rollout: its observations, its actions and its rewards."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,6 +25,35 @@ def part_of(data: dict | None, name: str) -> Any:
 def _check_name(cls: type) -> None:
     if not isinstance(getattr(cls, "name", None), str):
         raise TypeError(f"{cls.__name__} needs a class attribute name, the key of its state")
+
+
+@dataclass(frozen=True)
+class ObsHook:
+    """Base class of a hook that adds components to the observation, such as a skill that each episode draws.
+
+    The components can be members of any observation group. Evaluations add them too. The hook keeps a state
+    for every environment.
+
+    Attributes:
+        name: key of its state in ``RolloutState.hooks``.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls):
+        _check_name(cls)
+
+    def init(self, key: Array, num_envs: int) -> Any:
+        """The state of ``num_envs`` new environments, leaves ``[B, ...]``; it may contain PRNG keys."""
+        return {}
+
+    def components(self, state: Any, obs: Obs) -> Obs:
+        """The components to add to the observation, leaves ``[B, ...]``."""
+        raise NotImplementedError
+
+    def observe(self, state: Any, timestep: TimeStep) -> Any:
+        """The state after the environment's step; where ``timestep.done``, a new episode begins."""
+        return state
 
 
 @dataclass(frozen=True)
@@ -85,6 +114,7 @@ class Collected:
     params: dict[str, Any]  # parameter groups of the algorithm
     key: Array | None = None  # PRNG key [] of this hook
     data: dict | None = None  # constant data of the hooks
+    state: Any = None  # of this hook, one for each environment, leaves [B, ...]; see RewardHook.init_envs
     axis_name: str | None = struct.field(pytree_node=False, default=None)  # of the shards
 
 
@@ -96,6 +126,7 @@ class Rewarded:
     stats: dict[str, Any]  # statistics after the rollout
     extras: dict[str, Array]  # [T, B, ...], stored with the steps
     log: dict[str, Array]  # complete name in the log, with its section -> []
+    state: Any = struct.field(default_factory=dict)  # of the environments after the rollout, leaves [B, ...]
 
 
 @dataclass(frozen=True)
@@ -103,7 +134,7 @@ class RewardHook:
     """Base class of a hook that changes the rewards of a whole rollout, after its steps.
 
     Attributes:
-        name: key of its ring in ``RolloutState.memory``.
+        name: key of its ring in ``RolloutState.memory``, and of its state in ``RolloutState.hooks``.
     """
 
     name: ClassVar[str]
@@ -131,6 +162,10 @@ class RewardHook:
     def init(self, key: Array) -> tuple[dict[str, Any], dict[str, Any]]:
         """New parameter groups and statistics, each by name."""
         return {}, {}
+
+    def init_envs(self, num_envs: int) -> Any:
+        """The state of ``num_envs`` new environments, leaves ``[B, ...]``."""
+        return {}
 
     def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
         """The new reward; ``reward[T, B]`` is the environment's after the earlier hooks."""

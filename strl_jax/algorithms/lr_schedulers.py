@@ -3,67 +3,46 @@
 One model for each scheduler: its fields are torch's arguments with torch's defaults.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import jax.numpy as jnp
 import optax
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field
 
-from strl_jax.algorithms.schedules import LARGEST, Factor, Iteration, Period, Power
-from strl_jax.section import Fraction, Section
+from strl_jax.algorithms.lr_cycles import CyclicLR, OneCycleLR, Rate, power
+from strl_jax.algorithms.plateau import ReduceLROnPlateau
+from strl_jax.algorithms.scheduler import Scheduler
+from strl_jax.algorithms.schedules import LARGEST, Factor, Power, Step, Steps
+from strl_jax.section import Fraction
 from strl_jax.types import Array
-
-Rate = Annotated[float, Field(ge=0, le=1e3)]  # training diverges with larger rates
-
-
-class Scheduler(Section):
-    """A scheduler of torch."""
-
-    model_config = ConfigDict(strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _takes(cls, arguments: Any) -> Any:
-        for key in arguments:
-            if key not in cls.model_fields:
-                raise ValueError(f"{key}: unknown key; {cls.__name__} takes {', '.join(cls.model_fields)}")
-        for key, field in cls.model_fields.items():
-            if field.is_required() and key not in arguments:
-                raise ValueError(f"{key}: it is missing; {cls.__name__} takes {', '.join(cls.model_fields)}")
-        return arguments
-
-    def rate(self, initial: float, i: Array) -> Array:
-        """The learning rate after ``i`` (int32) steps from the optimiser's rate ``initial``."""
-        raise NotImplementedError
 
 
 class StepLR(Scheduler):
-    step_size: Period
+    step_size: Steps
     gamma: Factor = 0.1
 
     def rate(self, initial, i):
-        return initial * _power(self.gamma, i // self.step_size)
+        return initial * power(self.gamma, i // self.step_size)
 
 
 class MultiStepLR(Scheduler):
-    milestones: Annotated[tuple[Iteration, ...], Field(strict=False, min_length=1)]
+    milestones: Annotated[tuple[Step, ...], Field(strict=False, min_length=1)]
     gamma: Factor = 0.1
 
     def rate(self, initial, i):
-        return initial * _power(self.gamma, jnp.sum(i >= jnp.asarray(self.milestones, jnp.int32), dtype=jnp.int32))
+        return initial * power(self.gamma, jnp.sum(i >= jnp.asarray(self.milestones, jnp.int32), dtype=jnp.int32))
 
 
 class ExponentialLR(Scheduler):
     gamma: Factor
 
     def rate(self, initial, i):
-        return initial * _power(self.gamma, i)
+        return initial * power(self.gamma, i)
 
 
 class CosineAnnealingLR(Scheduler):
-    T_max: Period
+    T_max: Steps
     eta_min: Rate = 0.0
 
     def rate(self, initial, i):
@@ -71,8 +50,8 @@ class CosineAnnealingLR(Scheduler):
 
 
 class CosineAnnealingWarmRestarts(Scheduler):
-    T_0: Period
-    T_mult: Period = 1
+    T_0: Steps
+    T_mult: Steps = 1
     eta_min: Rate = 0.0
 
     def rate(self, initial, i):
@@ -90,7 +69,7 @@ class CosineAnnealingWarmRestarts(Scheduler):
 class LinearLR(Scheduler):
     start_factor: Annotated[float, Field(gt=0, le=1)] = 1 / 3
     end_factor: Fraction = 1.0
-    total_iters: Period = 5
+    total_iters: Steps = 5
 
     def rate(self, initial, i):
         schedule = optax.linear_schedule(initial * self.start_factor, initial * self.end_factor, self.total_iters)
@@ -99,14 +78,14 @@ class LinearLR(Scheduler):
 
 class ConstantLR(Scheduler):
     factor: Fraction = 1 / 3
-    total_iters: Period = 5
+    total_iters: Steps = 5
 
     def rate(self, initial, i):
         return jnp.where(i < self.total_iters, initial * self.factor, initial)
 
 
 class PolynomialLR(Scheduler):
-    total_iters: Period = 5
+    total_iters: Steps = 5
     power: Power = 1.0
 
     def rate(self, initial, i):
@@ -124,8 +103,16 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
         LinearLR,
         ConstantLR,
         PolynomialLR,
+        CyclicLR,
+        OneCycleLR,
+        ReduceLROnPlateau,
     )
 }
+
+
+def find(name: str, arguments: Mapping[str, Any]) -> Scheduler:
+    """torch's scheduler ``name``; errors as in ``make``."""
+    return SCHEDULERS[name].model_validate(arguments)
 
 
 def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Schedule:
@@ -140,13 +127,7 @@ def make(name: str, arguments: Mapping[str, Any], initial: float) -> optax.Sched
         KeyError: unknown name.
         pydantic.ValidationError: an argument that is unknown, missing or not allowed.
     """
-    scheduler = SCHEDULERS[name].model_validate(arguments)
-    return lambda iteration: jnp.asarray(scheduler.rate(initial, jnp.asarray(iteration, jnp.int32)), jnp.float32)
-
-
-def _power(base: float, exponent: Array) -> Array:
-    """``base ** exponent``. The logarithm is in float64: a large exponent would multiply an error in float32."""
-    return jnp.exp(exponent.astype(jnp.float32) * math.log(base))
+    return find(name, arguments).schedule(initial)
 
 
 def _half_wave(initial: float, least: float, now: Array, period: Array | int) -> Array:

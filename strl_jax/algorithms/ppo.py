@@ -1,7 +1,10 @@
 """Proximal policy optimisation (Schulman et al. 2017): config, loss terms, ``make``."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
+
+import optax
+from pydantic import Field, field_validator
 
 from strl_jax.algorithms import estimator, losses, optimizers, schedules
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
@@ -32,12 +35,13 @@ class PPOConfig(Section):
         use_clipped_value_loss: clip the value too.
         clip_min_std: minimum standard deviation of the actions, a number or one for each action.
         optimizer_class_name: torch's name of the optimiser.
+        optimizer_kwargs: torch's arguments of this optimiser, such as ``{betas: [0.9, 0.99], weight_decay: 1e-4}``.
         schedule: ``fixed``, ``adaptive`` (follows the KL), or an optax schedule of
             the iteration ``{name: cosine_decay, init_value: 1e-3, decay_steps: 500}``.
         desired_kl: target KL of the ``adaptive`` schedule.
         empirical_normalization: normalise observations, each component with its own statistics.
         normalization_eps: added to the standard deviation by which values are divided.
-        normalization_until: number of samples after which the statistics are constant.
+        normalization_until: number of samples after which the statistics are constant; null: never.
         normalize_rewards: divide rewards by the standard deviation of their
             discounted sum.
         normalized_reward_clamp_value: normalised rewards are clipped to +- this value.
@@ -55,17 +59,25 @@ class PPOConfig(Section):
     max_grad_norm: Positive = 1.0
     use_clipped_value_loss: bool = True
     clip_min_std: Positive | tuple[Positive, ...] = 1e-15
-    optimizer_class_name: Literal["Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD"] = "Adam"
+    optimizer_class_name: Literal[tuple(optimizers.OPTIMIZERS)] = "Adam"
+    optimizer_kwargs: dict[str, Any] = Field(default_factory=dict)
     schedule: Literal["fixed", "adaptive"] | RateSchedule = "fixed"
     desired_kl: Positive = 0.01
     empirical_normalization: bool = False
 
     surrogate_loss_coef: Coefficient = 1.0
     normalization_eps: Positive = 1e-2
-    normalization_until: Positive = 1e8
+    normalization_until: Positive | None = 1e8
     normalize_rewards: bool = False
     normalized_reward_clamp_value: Positive = 5.0
     rnd_cfg: RNDConfig | None = None
+
+    @field_validator("optimizer_kwargs")
+    @classmethod
+    def _optimizer_takes(cls, arguments: dict[str, Any], info: Any) -> dict[str, Any]:
+        if "optimizer_class_name" in info.data:
+            optimizers.OPTIMIZERS[info.data["optimizer_class_name"]].model_validate(arguments)
+        return arguments
 
 
 class EstimatorPPOConfig(estimator.EstimatorFields, PPOConfig):
@@ -122,12 +134,24 @@ def make(
     if policy.log_std == compat.linear_std:
         raise ValueError("policy.log_std and compat.linear_std must be opposites")
     estimates = isinstance(config, estimator.EstimatorFields)
-    optimizer = optimizers.make(config.optimizer_class_name, config.max_grad_norm, compat.grad_norm_eps)
     return Algorithm(
         config=config,
         compat=compat,
         policy=policy,
         groups={"actor": actor, "critic": critic},
         terms=terms(config) + (estimator.terms(config, policy) if estimates else ()),
-        optimizers={"policy": optimizer},
+        optimizers={"policy": make_optimizer(config, compat)},
+    )
+
+
+def make_optimizer(
+    config: PPOConfig, compat: Compat, *, scheduled_momentum: bool = False
+) -> optax.GradientTransformation:
+    """The optimiser of the policy; ``scheduled_momentum`` as in ``optimizers.make``."""
+    return optimizers.make(
+        config.optimizer_class_name,
+        config.max_grad_norm,
+        compat.grad_norm_eps,
+        config.optimizer_kwargs,
+        scheduled_momentum=scheduled_momentum,
     )

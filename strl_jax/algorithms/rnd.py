@@ -5,75 +5,27 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import optax
-from pydantic import Field, field_validator
 
-from strl_jax.algorithms import losses, optimizers, returns, schedules
+from strl_jax.algorithms import losses, optimizers, returns
 from strl_jax.algorithms.base import Algorithm, Outputs, Term
 from strl_jax.algorithms.hooks import Collected, Rewarded, RewardHook
-from strl_jax.algorithms.schedules import Coefficient
+from strl_jax.algorithms.rnd_config import RNDConfig
 from strl_jax.modules import normalizer
-from strl_jax.modules.mlp import MLP, get_activation
+from strl_jax.modules.mlp import MLP
 from strl_jax.observations import Segments
-from strl_jax.section import MOST, Count, LearningRate, Positive, Section
 from strl_jax.sharding import pmean
-from strl_jax.types import Array, Batch, Transition
+from strl_jax.types import Array, Batch, RunningStats, Transition
 
 NAME, TARGET = "rnd", "rnd_target"  # parameter groups
 STATE, REWARD = "rnd_state", "rnd_reward"  # statistics; the first is also the extra that holds the observations
-
-Width = Annotated[int, Field(ge=-1, le=MOST)]
-
-
-class RNDConfig(Section):
-    """The keywords of rsl_rl's ``rnd_cfg``, then those of this library.
-
-    The default sizes differ from rsl_rl's, whose embedding has one output: a predictor soon learns it everywhere.
-
-    Attributes:
-        weight: factor of the intrinsic reward, a number, or a schedule ``{name: linear,
-            init_value: ..., ...}`` of the iteration. rsl_rl multiplies it by the time step,
-            has the default 0, and has a separate key ``weight_schedule``.
-        num_outputs: length of the embedding.
-        predictor_hidden_dims, target_hidden_dims: sizes of the hidden layers; -1: the size of the input.
-        activation: name of the activation.
-        learning_rate: learning rate of the predictor.
-        state_normalization: normalise each entry of the networks' input.
-        reward_normalization: divide the intrinsic reward by its standard deviation plus the
-            algorithm's ``normalization_eps`` (rsl_rl divides by that of its discounted sum).
-        max_grad_norm: norm to which the predictor's gradient is clipped.
-    """
-
-    weight: Coefficient = 1.0
-    num_outputs: Count = 16
-    predictor_hidden_dims: tuple[Width, ...] = (256, 256)
-    target_hidden_dims: tuple[Width, ...] = (256, 256)
-    activation: str = "elu"
-    learning_rate: LearningRate = 1e-3
-    state_normalization: bool = False
-    reward_normalization: bool = False
-
-    max_grad_norm: Positive = 1.0
-
-    @field_validator("predictor_hidden_dims", "target_hidden_dims")
-    @classmethod
-    def _no_empty_layer(cls, value):
-        if 0 in value:
-            raise ValueError("a hidden layer must have a size >= 1, or -1 for the size of the input")
-        return value
-
-    @field_validator("activation")
-    @classmethod
-    def _activation_exists(cls, value):
-        get_activation(value)
-        return value
+GAMMA = 0.99  # discount of rsl_rl's sum of rewards
 
 
-def add(algorithm: Algorithm, config: RNDConfig, group: Segments) -> Algorithm:
+def add(algorithm: Algorithm, config: RNDConfig, group: Segments, dt: float = 1.0) -> Algorithm:
     """``algorithm`` with an intrinsic reward, and a loss that makes it smaller for known observations.
 
     The reward of a step grows by weight(iteration) * |target(x) - predictor(x)|, where x is the
@@ -84,6 +36,7 @@ def add(algorithm: Algorithm, config: RNDConfig, group: Segments) -> Algorithm:
         algorithm: any; its hooks, terms and optimisers are kept.
         config: settings.
         group: observation group of the two networks.
+        dt: time step of the environment in seconds, by which ``config.rsl_rl`` multiplies the weight.
 
     Raises:
         ValueError: ``algorithm`` has random network distillation already.
@@ -96,7 +49,7 @@ def add(algorithm: Algorithm, config: RNDConfig, group: Segments) -> Algorithm:
         return embedding_error(config, params, mb.extras[STATE])
 
     numbers = algorithm.config
-    hook = RNDHook(config, group, numbers.normalization_eps, numbers.normalization_until)
+    hook = RNDHook(config, group, dt, numbers.normalization_eps, numbers.normalization_until)
     return dataclasses.replace(
         algorithm,
         terms=(*algorithm.terms, Term("rnd_loss", optax.constant_schedule(1.0), _loss)),
@@ -133,16 +86,18 @@ class RNDHook(RewardHook):
     Attributes:
         config: settings.
         group: observation group of the two networks.
+        dt: time step in seconds.
         eps: added to standard deviations.
-        until: number of samples after which statistics are frozen.
+        until: number of samples after which statistics are frozen; None: never.
     """
 
     name = NAME
 
     config: RNDConfig
     group: Segments
+    dt: float
     eps: float
-    until: float
+    until: float | None
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -160,17 +115,45 @@ class RNDHook(RewardHook):
             stats[REWARD] = normalizer.init()
         return {TARGET: target.init(target_key, zeros), NAME: predictor.init(predictor_key, zeros)}, stats
 
+    def init_envs(self, num_envs: int) -> dict[str, Array]:
+        """The discounted sums of rsl_rl's normalisation."""
+        sums = self.config.rsl_rl and self.config.reward_normalization
+        return {"discounted": jnp.zeros(num_envs)} if sums else {}
+
     def reward(self, collected: Collected, stats: dict, reward: Array) -> Rewarded:
         """The reward plus weight(iteration) * |target(x) - predictor(x)|; the extras are x, ``[T, B, D]``."""
         state, valid, axis_name = self.group.flatten(collected.terminal_obs), collected.valid, collected.axis_name
         error = embedding_error(self.config, collected.params, self._normalized(stats, state))
         bonus = jnp.where(valid, jnp.linalg.norm(error, axis=-1), 0.0)
-        if REWARD in stats:
+        running = {}
+        if REWARD in stats and self.config.rsl_rl:
+            moments, running, bonus = self._divided_by_step(stats[REWARD], collected, bonus)
+            stats = stats | {REWARD: moments}
+        elif REWARD in stats:
             moments = normalizer.update(stats[REWARD], bonus, where=valid, until=self.until, axis_name=axis_name)
             stats, bonus = stats | {REWARD: moments}, bonus / (jnp.sqrt(moments.var) + self.eps)
-        bonus = schedules.make(self.config.weight)(collected.iteration) * bonus
+        weight = self.config.weights(self.dt, collected.iteration, len(bonus))
+        bonus = (weight[:, None] if jnp.ndim(weight) else weight) * bonus
         mean = pmean(jnp.sum(returns.weights(valid, axis_name=axis_name) * bonus), axis_name)
-        return Rewarded(reward + bonus, stats, {STATE: state}, {"Episode_Reward/rnd_reward": mean})
+        return Rewarded(reward + bonus, stats, {STATE: state}, {"Episode_Reward/rnd_reward": mean}, running)
+
+    def _divided_by_step(self, moments: RunningStats, collected: Collected, bonus: Array):
+        """Statistics, running sums and normalised rewards as in rsl_rl: by the deviation of the discounted sum so far.
+
+        The sum of an environment goes on when its episode ends. "Large-Scale Study of Curiosity-Driven Learning"
+        (https://arxiv.org/abs/1808.04355).
+        """
+
+        def step(loop, now):
+            (moments, running), (bonus, valid) = loop, now
+            running = GAMMA * running + bonus
+            moments = normalizer.update(moments, running, where=valid, until=self.until, axis_name=collected.axis_name)
+            deviation = jnp.sqrt(moments.var)
+            return (moments, running), bonus / jnp.where(deviation > 0, deviation, 1.0)
+
+        loop = moments, collected.state["discounted"]
+        (moments, running), bonus = jax.lax.scan(step, loop, (bonus, collected.valid))
+        return moments, {"discounted": running}, bonus
 
     def prepare(self, stats: dict, steps: Transition) -> dict[str, Array]:
         """Normalised states."""

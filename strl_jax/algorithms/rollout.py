@@ -91,7 +91,7 @@ def make_collect_host(algorithm: Algorithm, env_step: Callable) -> Callable:
         for index in range(num_steps):
             now = jax.tree.map(lambda x, index=index: x[index], drawn)
             decision = before(train_state, end, stats, now, data)
-            ends = termination(algorithm, train_state.params, stats, end.obs)
+            ends = termination(algorithm, train_state.params, stats, algorithm.observe(end.hooks, end.obs))
             stepped = env_step(end.env, decision.action, now.reset, **ends)
             (end, stats), record = after(train_state, end, stats, now, decision, *stepped)
             records.append(record)
@@ -126,7 +126,7 @@ def one_step(
 ) -> tuple[tuple[RolloutState, dict], StepRecord]:
     """``choose``, the environment's step, ``take_in``: the body of the scan."""
     decision = choose(algorithm, train_state, state, stats, drawn, data)
-    ends = termination(algorithm, train_state.params, stats, state.obs)
+    ends = termination(algorithm, train_state.params, stats, algorithm.observe(state.hooks, state.obs))
     stepped = env_step(state.env, decision.action, drawn.reset, **ends)
     return take_in(algorithm, train_state, state, stats, drawn, decision, *stepped, axis_name)
 
@@ -146,7 +146,7 @@ def choose(
         stats: statistics that normalise the observations.
         drawn: random numbers of this step, leaves ``[B, ...]``.
     """
-    obs, policy, hook = state.obs, algorithm.policy, algorithm.act_hook
+    obs, policy, hook = algorithm.observe(state.hooks, state.obs), algorithm.policy, algorithm.act_hook
     groups = algorithm.pack(stats, obs, groups=algorithm.act_groups)
     variables = train_state.params["policy"]
     mean, std, carry = policy.apply(variables, groups, state.carry, state.reset, drawn.masks, method="act")
@@ -172,16 +172,18 @@ def take_in(
 
     Memories are cleared before the first step of an episode.
     """
-    hook, hooks, kept = algorithm.act_hook, state.hooks, {}
+    hook, hooks, kept = algorithm.act_hook, algorithm.observed(state.hooks, timestep), {}
+    terminal_obs = algorithm.observe(state.hooks, timestep.terminal_obs)
     if hook is not None:
         hooks = hooks | {hook.name: hook.observe(decision.hook, timestep, train_state.iteration, drawn.hook)}
     if algorithm.keeps_carries:
         kept["carry"] = {name: leaf for name, leaf in state.carry.items() if name != "critic"}
     if algorithm.compat.normalize_while_collecting:
         kept["stats"] = {name: stats[name] for name in algorithm.groups if name in stats}
-        stats = algorithm.update_obs_stats(stats, timestep.obs, timestep.valid, axis_name)
+        obs = algorithm.observe(hooks, timestep.obs)
+        stats = algorithm.update_obs_stats(stats, obs, timestep.valid, axis_name)
     record = StepRecord(
-        obs=state.obs,
+        obs=algorithm.observe(state.hooks, state.obs),
         action=decision.action,
         sampled=decision.sampled,
         mean=decision.mean,
@@ -192,8 +194,9 @@ def take_in(
         valid=timestep.valid,
         masks=drawn.masks,
         extras=timestep.extras | decision.extras,
-        terminal_obs=_select(timestep.terminal_obs, algorithm.terminal_components),
+        terminal_obs=_select(terminal_obs, algorithm.terminal_components),
         metrics=stack_metrics(timestep.metrics, timestep.reward.shape[0]),
+        broken=timestep.broken,
         **kept,
     )
     state = state.replace(env=env_state, carry=decision.carry, reset=timestep.done, hooks=hooks)

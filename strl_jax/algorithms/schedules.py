@@ -38,14 +38,12 @@ def _unchanged(value: Any, check: Callable[[Any], float]) -> Any:
     return value
 
 
-Period = Annotated[int, Field(ge=1, le=LARGEST)]  # a number of iterations
-Iteration = Annotated[int, Field(ge=0, le=LARGEST)]
 Factor = Annotated[float, Field(gt=0, le=1000), WrapValidator(_unchanged)]
 Power = Annotated[float, Field(ge=1e-3, le=1e3), WrapValidator(_unchanged)]  # beyond: 0 or 1 in float32
 Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # float32 holds their differences too
 Value = Annotated[Number, WrapValidator(_unchanged)]
-Steps = Annotated[Period, BeforeValidator(_whole)]
-Step = Annotated[Iteration, BeforeValidator(_whole)]
+Steps = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(_whole)]  # a number of iterations
+Step = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(_whole)]  # an iteration, or a number that may be 0
 
 
 class Schedule(Section):
@@ -224,6 +222,8 @@ AnySchedule = Annotated[
 Coefficient = Number | AnySchedule
 # a learning rate: training diverges with rates above 1000
 RateSchedule = Annotated[AnySchedule, AfterValidator(lambda schedule: _check_values(schedule, 0, 1e3))]
+# a time limit in steps
+LengthSchedule = Annotated[AnySchedule, AfterValidator(lambda schedule: _check_values(schedule, 1, LARGEST))]
 
 
 def make(spec: float | Schedule) -> optax.Schedule:

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from strl_jax.algorithms import distillation, estimator, lr_schedulers, ppo, schedules
+from strl_jax.algorithms import distillation, estimator, lr_schedulers, optimizers, ppo, schedules
 from strl_jax.algorithms.base import Algorithm, Metric, Outputs, Term
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.hooks import LABELS
+from strl_jax.algorithms.plateau import ReduceLROnPlateau
 from strl_jax.algorithms.ppo import PPOConfig
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.teacher import LABEL_STD, LATENT, PROBABILITIES, Teacher, TeacherHook, act_probability
@@ -32,8 +33,10 @@ class TeacherFields(Section):
         teacher_policy_class_name: class of the teacher's policy.
         teacher_policy: mapping with the key ``teacher_ac_path``, the run folder or torch file of the teacher;
             for a torch file also the keywords of its policy. A mutex class has sub_policy_paths instead.
+            ``obs_segments`` and ``privileged_obs_segments`` (or ``critic_obs_segments``) are st_rl's layouts of
+            what its actor and critic observe, ``{component: shape, ...}``.
         label_action_with_critic_obs: the teacher sees the critic's components, not the actor's,
-            unless env.groups.teacher or the run folder of the teacher names its components.
+            unless env.groups.teacher, obs_segments or the run folder of the teacher names its components.
         teacher_act_prob: probability with which the teacher acts: linear, exp, tanh, or a number.
         update_times_scale: time scale in iterations over which this probability decreases.
         using_ppo: use the losses of PPO; false: distillation only (DAgger).
@@ -46,7 +49,8 @@ class TeacherFields(Section):
         buffer_dilation_ratio: an update learns from the last
             int(buffer_dilation_ratio * num_steps_per_env) steps.
         lr_scheduler_class_name: torch's name of a learning-rate scheduler, or null.
-        lr_scheduler: arguments of this scheduler.
+        lr_scheduler: torch's arguments of this scheduler. ReduceLROnPlateau also has ``metric``: the loss or
+            other number of the update that must improve, by its name in the log without ``Loss/``.
         hidden_state_resample_prob: probability with which a sequence of the update starts from a
             recurrent state drawn from [-1, 1].
         action_labels_from_sample: labels are samples of the teacher's actions, not their mean.
@@ -74,7 +78,7 @@ class TeacherFields(Section):
     def _scheduler_takes(cls, arguments: dict[str, Any], info: Any) -> dict[str, Any]:
         name = info.data.get("lr_scheduler_class_name")
         if name is not None:
-            lr_schedulers.SCHEDULERS[name].model_validate(arguments)
+            lr_schedulers.find(name, arguments)
         elif arguments and "lr_scheduler_class_name" in info.data:
             raise ValueError("it must be empty where lr_scheduler_class_name is null")
         return arguments
@@ -89,11 +93,21 @@ class TPPOConfig(TeacherFields, PPOConfig):
     """PPO with a teacher."""
 
     @model_validator(mode="after")
-    def _one_learning_rate(self):
-        if self.lr_scheduler_class_name is not None and self.schedule != "fixed":
+    def _scheduler_fits(self):
+        name = self.lr_scheduler_class_name
+        if name is None:
+            return self
+        if self.schedule != "fixed":
             raise ValueError(
-                f"lr_scheduler_class_name: {self.lr_scheduler_class_name} is not allowed with a schedule, which also "
+                f"lr_scheduler_class_name: {name} is not allowed with a schedule, which also "
                 "sets the learning rate; schedule must be fixed, or lr_scheduler_class_name null"
+            )
+        optimizer = self.optimizer_class_name
+        scheduled = lr_schedulers.find(name, self.lr_scheduler).changes_momentum
+        if scheduled and not optimizers.OPTIMIZERS[optimizer].has_momentum:
+            raise ValueError(
+                f"lr_scheduler.cycle_momentum: true is not allowed with {optimizer}, which has no momentum; "
+                "it must be false"
             )
         return self
 
@@ -129,16 +143,13 @@ def add(algorithm: Algorithm, config: TeacherFields, teacher: Teacher) -> Algori
     Raises:
         ValueError: teacher and student have different numbers of actions, a target for bounded values
             is used with unbounded ones, a latent of the mapping is missing or the sizes of a pair differ,
-            or ``hidden_state_resample_prob`` is above 0 for a policy without a memory.
+            the metric of ReduceLROnPlateau is unknown, or ``hidden_state_resample_prob`` is above 0 for a
+            policy without a memory.
     """
     mapping = config.distill_latent_obs_component_mapping or {}
     _check(algorithm.policy, config, teacher, mapping)
     dropped = () if config.using_ppo else {term.name for term in ppo.terms(algorithm.config)}
     terms = [term for term in algorithm.terms if term.name not in dropped]
-    rates = algorithm.rates
-    if config.lr_scheduler_class_name is not None:
-        name, start = config.lr_scheduler_class_name, algorithm.config.learning_rate
-        rates = rates | {"policy": lr_schedulers.make(name, config.lr_scheduler, start)}
     hook = TeacherHook(
         teacher,
         act_probability(config.teacher_act_prob, config.update_times_scale),
@@ -146,14 +157,35 @@ def add(algorithm: Algorithm, config: TeacherFields, teacher: Teacher) -> Algori
         with_std=config.distill_target == "kl",
         latents=tuple(dict.fromkeys(mapping.values())),
     )
-    return dataclasses.replace(
+    algorithm = dataclasses.replace(
         algorithm,
         terms=(*terms, *_terms(config, mapping)),
         metrics=(*algorithm.metrics, *_metrics(config, algorithm.compat)),
         act_hook=hook,
-        rates=rates,
         queue=config.buffer_dilation_ratio,
         resample_prob=config.hidden_state_resample_prob,
+    )
+    return algorithm if config.lr_scheduler_class_name is None else _with_scheduler(algorithm, config)
+
+
+def _with_scheduler(algorithm: Algorithm, config: TeacherFields) -> Algorithm:
+    scheduler = lr_schedulers.find(config.lr_scheduler_class_name, config.lr_scheduler)
+    if isinstance(scheduler, ReduceLROnPlateau):
+        known = [part.name for part in (*algorithm.terms, *algorithm.metrics)] + ["total_loss", "kl", "grad_norm"]
+        if scheduler.metric not in known:
+            raise ValueError(
+                f"lr_scheduler.metric: {scheduler.metric!r} is not allowed; it must be one of {', '.join(known)}"
+            )
+        return dataclasses.replace(algorithm, plateau=scheduler)
+    rates = algorithm.rates | {"policy": scheduler.schedule(algorithm.config.learning_rate)}
+    algorithm = dataclasses.replace(algorithm, rates=rates)
+    if not scheduler.changes_momentum:
+        return algorithm
+    optimizer = ppo.make_optimizer(algorithm.config, algorithm.compat, scheduled_momentum=True)
+    return dataclasses.replace(
+        algorithm,
+        optimizers=algorithm.optimizers | {"policy": optimizer},
+        momenta=algorithm.momenta | {"policy": scheduler.momentum_schedule},
     )
 
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from strl_jax.algorithms import memory, rollout
+from strl_jax.algorithms import memory, origins, rollout
 from strl_jax.algorithms.base import Algorithm
-from strl_jax.algorithms.update import Transform, update
+from strl_jax.algorithms.update import Transform, learn
 from strl_jax.sharding import AXIS, replicated, shard_jit, sharded
 from strl_jax.types import Array, EpisodeSums, Rollout, RolloutState, TrainState
 
@@ -34,8 +34,11 @@ def make_init(
 
     def build(key: Array):
         params_key, env_key, run_key = jax.random.split(key, 3)
-        episode, metrics = env.init(jax.random.split(env_key, num_envs), random_lengths)
-        hook = algorithm.act_hook
+        episode, metrics = env.at_iteration(jnp.int32(0)).init(jax.random.split(env_key, num_envs), random_lengths)
+        hook, hooks = algorithm.act_hook, algorithm.init_hooks(jax.random.fold_in(run_key, 2), num_envs)
+        if hook is not None:
+            hooks[hook.name] = hook.init(jax.random.fold_in(run_key, 1), num_envs)
+        states = {each.name: each.init_envs(num_envs) for each in algorithm.reward_hooks}
         state = RolloutState(
             env=episode,
             carry=algorithm.policy.initial_carry(num_envs, params_key),
@@ -46,7 +49,7 @@ def make_init(
                 metrics=metrics,
             ),
             discounted=jnp.zeros(num_envs),
-            hooks={} if hook is None else {hook.name: hook.init(jax.random.fold_in(run_key, 1), num_envs)},
+            hooks=hooks | {name: value for name, value in states.items() if value},
             memory={},
             key=jax.random.split(run_key, num_envs),
         )
@@ -85,7 +88,8 @@ def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | No
     """One shard's rollout. Returns the results of ``rollout.collect``, and the key of the update."""
     batch = state.reset.shape[0]
     collect_key, update_key, pool_key, next_key = jax.random.split(state.key[0], 4)
-    pool = env.pool(pool_key, batch)
+    env = env.at_iteration(train_state.iteration)
+    pool, not_finite = env.checked_pool(pool_key, batch)
 
     def env_step(episode, action, draw, **ends):
         return env.step(episode, action, pool, draw, **ends)
@@ -93,6 +97,10 @@ def collect_shard(env, algorithm: Algorithm, num_steps: int, axis_name: str | No
     train_state, state, rolled, metrics = rollout.collect(
         algorithm, env_step, train_state, state, collect_key, num_steps, data=data, axis_name=axis_name
     )
+    if not_finite:
+        not_finite = {f"{name} of a reset": flags for name, flags in not_finite.items()}
+        counted = origins.by_environment(not_finite, "initial states", axis_name)
+        metrics = metrics.replace(origins=(*metrics.origins, counted.replace(first=None)))
     return train_state, state.replace(key=jax.random.split(next_key, batch)), rolled, metrics, update_key
 
 
@@ -100,12 +108,12 @@ def learn_shard(algorithm: Algorithm, axis_name: str | None, train_state, kept, 
     """One shard's update, with the rollout added to the memory ``kept``.
 
     Returns:
-        train state, memory, and the metrics of ``update``.
+        train state, memory, and the metrics and origins of ``update.learn``.
     """
     kept = memory.remember(algorithm, kept, rolled, data=data, axis_name=axis_name)
     options = {"data": data, "memory": kept, "transforms": transforms, "axis_name": axis_name}
-    train_state, metrics = update(algorithm, train_state, rolled, key, **options)
-    return train_state, kept, metrics
+    train_state, metrics, not_finite = learn(algorithm, train_state, rolled, key, **options)
+    return train_state, kept, metrics, not_finite
 
 
 def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int, *, transforms: tuple[Transform, ...] = ()):
@@ -123,10 +131,11 @@ def make_train_step(env, algorithm: Algorithm, mesh: Mesh, num_steps: int, *, tr
         train_state, state, rolled, metrics, key = collect_shard(
             env, algorithm, num_steps, AXIS, train_state, state, data
         )
-        train_state, kept, losses = learn_shard(
+        train_state, kept, losses, not_finite = learn_shard(
             algorithm, AXIS, train_state, state.memory, rolled, key, data, transforms
         )
-        return train_state, state.replace(memory=kept), metrics.replace(update=losses)
+        metrics = metrics.replace(update=losses, origins=(*metrics.origins, not_finite))
+        return train_state, state.replace(memory=kept), metrics
 
     return shard_jit(step, mesh, in_specs=(P(), P(AXIS), P()), out_specs=(P(), P(AXIS), P()), donate_argnums=(0, 1))
 
@@ -150,7 +159,7 @@ def make_update(algorithm: Algorithm, mesh: Mesh):
 
     def step(train_state: TrainState, rolled: Rollout, kept: dict, data: dict, key: Array):
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
-        train_state, _, metrics = learn_shard(algorithm, AXIS, train_state, kept, rolled, key, data)
+        train_state, _, metrics, _ = learn_shard(algorithm, AXIS, train_state, kept, rolled, key, data)
         return train_state, metrics
 
     specs = (P(), ROLLOUT_SPECS, P(AXIS), P(), P())

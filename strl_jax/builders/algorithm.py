@@ -63,7 +63,7 @@ def assemble(config: Config, env: Env) -> Assembled:
             algorithm = appo.add(algorithm, settings, style, amp_input)
         if settings.rnd_cfg is not None:
             group = make_group(config, env, "rnd", algorithm.groups["actor"].names)
-            algorithm = rnd.add(algorithm, settings.rnd_cfg, group)
+            algorithm = rnd.add(algorithm, settings.rnd_cfg, group, env.dt)
     references = {name: {"path": str(paths[name]), "sha256": _digest(tree)} for name, tree in data.items()}
     return Assembled(algorithm, data, references)
 

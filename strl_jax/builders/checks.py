@@ -51,7 +51,7 @@ def check_shards(config: Config, num_shards: int) -> None:
         ConfigError: they cannot; the message has numbers that can.
     """
     _check_divides("env.num_envs", config.env.num_envs, num_shards)
-    if config.runner.eval_interval:
+    if config.runner.eval_interval or config.runner.eval_after_load:
         _check_divides("runner.num_eval_envs", config.runner.num_eval_envs, num_shards)
     with reported_after(""):
         config.check_minibatches(num_shards)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 
+from strl_jax.algorithms import schedules
 from strl_jax.config import Config, EnvConfig
 from strl_jax.config.errors import ConfigError, Problem, hint, raised, reported_after, show, validated
 from strl_jax.config.import_path import import_callable
@@ -13,6 +14,7 @@ from strl_jax.config.values import coerce, plain
 from strl_jax.envs import contract, probe
 from strl_jax.envs.base import Env
 from strl_jax.envs.episode import EpisodeEnv
+from strl_jax.envs.fused import Fused
 from strl_jax.envs.legged.config import LeggedConfig
 
 ENV_NAMES = "brax:NAME:BACKEND, legged:NAME, playground:NAME, probe:NAME or package.module:callable"
@@ -26,7 +28,7 @@ def make_env(config: EnvConfig) -> Env:
     """
     kind, rest = _split(config.name)
     if kind == "legged":
-        return _legged_env(rest, config.kwargs)
+        return _legged_env(config)
     if kind == "playground":
         return _playground_env(rest, config.kwargs)
     if kind not in ("brax", "probe"):
@@ -46,9 +48,9 @@ def check_env(config: EnvConfig) -> None:
     Raises:
         ConfigError: as ``make_env``.
     """
-    kind, rest = _split(config.name)
+    kind, _ = _split(config.name)
     if kind == "legged":
-        _legged_config(rest, config.kwargs)
+        legged_config(config)
     elif kind == "probe":  # needs no simulator
         make_env(config)
     elif kind not in ("brax", "playground"):
@@ -63,10 +65,10 @@ def filled(config: Config) -> Config:
     Raises:
         ConfigError: as ``check_env``.
     """
-    kind, rest = _split(config.env.name)
+    kind, _ = _split(config.env.name)
     if kind != "legged":
         return config
-    kwargs = _legged_config(rest, config.env.kwargs).model_dump(mode="json")
+    kwargs = legged_config(config.env).model_dump(mode="json")
     return config.model_copy(update={"env": config.env.model_copy(update={"kwargs": kwargs})})
 
 
@@ -93,7 +95,10 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
         except Exception as error:
             what = f"env.name: {config.env.name} gives {type(env).__name__}, whose functions fail"
             raise ConfigError(f"{what}: {raised(error)}") from error
-    return EpisodeEnv(env, config.env.episode_length or env.episode_length, config.env.pool_fraction, config.env.kernel)
+    length, schedule = config.env.episode_length or env.episode_length, config.env.episode_length_schedule
+    make_schedule = None if schedule is None else schedules.make(schedule)
+    kernels = None if config.env.kernel == "off" else Fused(required=config.env.kernel == "on")
+    return EpisodeEnv(env, length, config.env.pool_fraction, make_schedule, kernels=kernels)
 
 
 # Tested in this library; tracing a simulator takes seconds.
@@ -110,20 +115,21 @@ def _brax_env(rest: str, kwargs: dict) -> Env:
         return BraxEnv(name, backend or "mjx", **kwargs)
 
 
-def _legged_env(rest: str, kwargs: dict) -> Env:
-    settings = _legged_config(rest, kwargs)
+def _legged_env(config: EnvConfig) -> Env:
+    settings = legged_config(config)
     with contextlib.redirect_stdout(None):  # see _brax_env
         from strl_jax.envs.legged.env import LeggedEnv
     with reported_after("env.kwargs."):
         return LeggedEnv(settings)
 
 
-def _legged_config(rest: str, kwargs: dict) -> LeggedConfig:
-    """The config of a legged environment, without a check against its robot."""
+def legged_config(config: EnvConfig) -> LeggedConfig:
+    """The config of a legged environment, without a check against its robot. Raises ``ConfigError`` as ``make_env``."""
+    rest = config.name.partition(":")[2]
     if rest not in LEGGED:
         known = f"unknown legged environment {rest!r}; known: {', '.join(LEGGED)}{hint(rest, LEGGED)}"
         raise ConfigError(f"env.name: {show('legged:' + rest)} is not allowed; {known}")
-    data = coerce(LeggedConfig, plain(kwargs))
+    data = coerce(LeggedConfig, plain(config.kwargs))
     if isinstance(data.get("terrain", {}), dict):
         data["terrain"] = LEGGED[rest] | data.get("terrain", {})
     return validated(LeggedConfig, data, lambda problem: str(Problem(("env", "kwargs", *problem.path), problem.text)))

@@ -18,6 +18,7 @@ PATTERNS = {  # in words
     r"^[^/\x00]*$": "a string without a /",
     r"^[^./\x00][^/\x00]*$": "a name without a / that does not begin with a dot",
     r"^\d+$": "digits",
+    r"^Eval/.": "a name that begins with Eval/, as in the log",
 }
 UNNAMED = ("union_tag_invalid", "union_tag_not_found")  # the name is unknown, or missing
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}  # pydantic's names of bounds, in fields and in errors

@@ -35,11 +35,16 @@ _RUNNER = {
         _RESUME,
     ),
 }
+_RND = ("algorithm", "rnd_cfg")
+_OF_RSL_RL = ("weight_schedule", "num_states", "obs_groups")  # keys that only rsl_rl's rnd_cfg has
 DROPPED: dict[tuple[str, ...], str] = {
     **{(name,): why for name, why in _RUNNER.items()},
     **{("runner", name): why for name, why in _RUNNER.items()},
     ("algorithm", "device"): _DEVICE,
     ("algorithm", "ppo"): "runner.algorithm_class_name names the algorithm",
+    (*_RND, "num_states"): "it is the length of the components in env.groups.rnd",
+    (*_RND, "obs_groups"): "env.groups.rnd names the components",
+    (*_RND, "device"): _DEVICE,
     ("policy", "amp_discriminator", "input_dim"): "it is the length of the states that the discriminator sees",
     ("init_member_classes",): "it is a method of legged_gym's config classes",
 }
@@ -56,7 +61,7 @@ def translate(data: dict) -> list[str]:
     """
     for old, new in RENAMED.items():
         _move(data, old, new)
-    warnings = []
+    warnings = _mark_rsl_rl(data)
     for path, why in DROPPED.items():
         section = _section(data, path)
         if section is not None and path[-1] in section:
@@ -72,14 +77,34 @@ def translate_override(key: tuple[str, ...], value: Any) -> tuple[list[tuple[tup
         The keys with their values, and one warning for each key that is removed.
     """
     key = RENAMED.get(key, key)
-    if key in DROPPED:
-        return [], [warning(key, DROPPED[key])]
-    if len(key) > 1 or not isinstance(value, dict):
-        return [(key, value)], []
-    data = {key[0]: value}
+    data: dict[str, Any] = {}
+    _put(data, key, value)
     warnings = translate(data)
-    moved = [((section, name), data[section][name]) for section in data if section != key[0] for name in data[section]]
-    return [(key, data[key[0]]), *moved], warnings
+    section = _section(data, key)
+    kept = [(key, section[key[-1]])] if section is not None and key[-1] in section else []
+    others = [name for name in data if name != key[0]]
+    return kept + [((name, inner), data[name][inner]) for name in others for inner in data[name]], warnings
+
+
+def _put(data: dict, path: tuple[str, ...], value: Any) -> None:
+    """Sets the value at a path in nested mappings, which are created."""
+    for name in path[:-1]:
+        data = data.setdefault(name, {})
+    data[path[-1]] = value
+
+
+def _mark_rsl_rl(data: dict) -> list[str]:
+    """Gives an ``rnd_cfg`` that has keys of rsl_rl the meaning that it has there. Returns a warning if it does."""
+    config = _section(data, (*_RND, ""))
+    if config is None or "rsl_rl" in config or not any(key in config for key in _OF_RSL_RL):
+        return []
+    for key, value in {"rsl_rl": True, "weight": 0.0, "max_grad_norm": None}.items():
+        config.setdefault(key, value)
+    meaning = (
+        "the weight is multiplied by the time step and is 0 by default, weight_schedule counts steps, "
+        "normalised rewards are divided by the deviation of their discounted sum, the gradient is not clipped"
+    )
+    return [f"{dotted(_RND)}: it has keys of rsl_rl and so gets rsl_rl: true: {meaning}"]
 
 
 def warning(path: tuple[str, ...], why: str) -> str:

@@ -34,7 +34,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, list[
         for key, value in values:
             _set(data, key, value, text)
             given[key] = text
-    return _validate(data, given), warnings
+    return _validate(data, given), list(dict.fromkeys(warnings))
 
 
 def from_dict(data: Mapping) -> tuple[Config, list[str]]:

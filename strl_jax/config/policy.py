@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, create_model, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, field_validator
 
 from strl_jax.config.errors import hint, must_be_one_of
 from strl_jax.modules.conv2d import NORM_LAYERS
@@ -23,17 +23,23 @@ EncoderClass = Literal["MlpModel", "Conv2dHeadModel"]
 def _one_of(known: Iterable[str]) -> AfterValidator:
     """Refuses a name that is not one of ``known``, ignoring case."""
     known = tuple(known)
+    lower = {each.lower() for each in known}
 
     def check(name: str) -> str:
-        if name.lower() not in known:
+        if name.lower() not in lower:
             raise ValueError(f"{must_be_one_of(known)}{hint(name, known)}")
         return name
 
     return AfterValidator(check)
 
 
-Activation = Annotated[str, _one_of(ACTIVATIONS), Field(json_schema_extra={"enum": list(ACTIVATIONS)})]
-Nonlinearity = Annotated[str, _one_of([*ACTIVATIONS, *TORCH_ACTIVATIONS])]
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+ACTIVATION_NAMES = (*ACTIVATIONS, *TORCH_ACTIVATIONS)
+Activation = Annotated[str, _one_of(ACTIVATION_NAMES), Field(json_schema_extra={"enum": list(ACTIVATION_NAMES)})]
+Nonlinearity = Annotated[str, _one_of(ACTIVATION_NAMES)]  # without an enum: the default is torch's name
 
 
 class PolicyConfig(Section):
@@ -59,12 +65,12 @@ class MemoryFields(Section):
     """Recurrent networks of the actor, the critic, and estimators that do not use the actor's.
 
     Attributes:
-        rnn_type: lstm or gru.
+        rnn_type: lstm or gru, in any case.
         rnn_hidden_size: size of the hidden state.
         rnn_num_layers: number of layers.
     """
 
-    rnn_type: Literal["lstm", "gru"] = "lstm"
+    rnn_type: Annotated[Literal["lstm", "gru"], BeforeValidator(_lower)] = "lstm"
     rnn_hidden_size: Count = 256
     rnn_num_layers: int = Field(1, ge=1, le=16)
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model, model
 from strl_jax.algorithms.appo import AmpFields, APPOConfig
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.ppo import EstimatorPPOConfig, PPOConfig
+from strl_jax.algorithms.schedules import LengthSchedule
 from strl_jax.algorithms.tppo import EstimatorTPPOConfig, TPPOConfig
 from strl_jax.config.errors import ConfigError, hint, not_one_of
 from strl_jax.config.policy import FIELDS, MemoryFields, PolicyConfig, policy_config
@@ -30,6 +31,13 @@ def _known_manipulator(name: str) -> str:
     return name
 
 
+def _import_path(path: str) -> str:
+    if not IMPORT_PATH.fullmatch(path):
+        raise ValueError("it must be an import path pkg.mod:Class")
+    return path
+
+
+ImportPath = Annotated[str, AfterValidator(_import_path)]
 Logger = Annotated[str, AfterValidator(_known_logger)]
 Manipulator = Annotated[str, AfterValidator(_known_manipulator)]
 
@@ -40,8 +48,8 @@ class GroupsConfig(Section):
     Attributes:
         actor, critic: names of components; null: all components of the environment,
             in its order.
-        teacher: components of a teacher; null: those in the run folder of the teacher; without a run folder,
-            the critic's or the actor's (algorithm.label_action_with_critic_obs).
+        teacher: components of a teacher; null: those in the run folder of the teacher or in its obs_segments;
+            without both, the critic's or the actor's (algorithm.label_action_with_critic_obs).
         amp: components that the discriminator of an adversarial motion prior sees before and
             after a step; null: the environment's ref_obs.
         rnd: components of random network distillation; null: the actor's.
@@ -66,6 +74,8 @@ class EnvConfig(Section):
             the import path ``my_package.my_module:make_env`` of a callable that returns an environment.
         num_envs: number of environments on all devices together.
         episode_length: time limit in steps; null: the environment's default.
+        episode_length_schedule: time limit in steps by iteration, a schedule as of learning_rate; null: always
+            episode_length. Evaluations, play and the scale of the logged reward terms use episode_length.
         pool_fraction: number of initial states that are drawn for the resets of an iteration,
             as a fraction of num_envs.
         kernel: auto, on or off: step and reset of the environment are one kernel each, see ``strl_jax.kernels``.
@@ -76,6 +86,7 @@ class EnvConfig(Section):
     name: Text
     num_envs: Count = 4096
     episode_length: Count | None = None
+    episode_length_schedule: LengthSchedule | None = None
     pool_fraction: float = Field(0.25, gt=0, le=1)
     kernel: Switch = "off"
     kwargs: Keywords = Field(default_factory=dict)
@@ -91,11 +102,16 @@ class RunnerConfig(Section):
         max_iterations: maximum number of iterations.
         max_env_steps: maximum number of steps of all environments together, or null; the run
             ends at the first of the two limits.
-        save_interval: iterations between numbered checkpoints.
+        save_interval: iterations between numbered checkpoints; 0: only one, after the training.
         last_interval: iterations between saves of ``last``, the full state.
         log_interval: iterations between logged lines.
         eval_interval: iterations between evaluations; 0: no evaluation.
         num_eval_envs: number of environments of an evaluation.
+        eval_after_load: evaluate a loaded policy (of --resume, init_from or load) before the first iteration; the
+            row of that iteration has the results, unless it is evaluated itself.
+        best_metric: name in the log of the evaluation's result that selects the best checkpoint.
+        best_direction: max or min: whether the largest or the smallest value is the best.
+        callbacks: import paths ``pkg.mod:Class`` of callbacks, see strl_jax/runners/callbacks.py.
         init_at_random_ep_len: the first episodes start at random time steps.
         init_from: run folder of the policy from which a new run starts, or null; its best checkpoint is used; if
             there is none, the last, or else a numbered one.
@@ -117,11 +133,15 @@ class RunnerConfig(Section):
     num_steps_per_env: Count = 24
     max_iterations: Count = 1500
     max_env_steps: int | None = Field(None, ge=1)
-    save_interval: Count = 50
+    save_interval: int = Field(50, ge=0, le=MOST)
     last_interval: Count = 50
     log_interval: Count = 1
     eval_interval: int = Field(0, ge=0, le=MOST)
     num_eval_envs: Count = 128
+    eval_after_load: bool = False
+    best_metric: str = Field("Eval/mean_return", pattern=r"^Eval/.")
+    best_direction: Literal["max", "min"] = "max"
+    callbacks: tuple[ImportPath, ...] = ()
     init_at_random_ep_len: bool = True
     init_from: Text | None = None
     ckpt_manipulator: Manipulator = "by_component"

@@ -48,6 +48,17 @@ class Env(ABC):
         """The environments for an evaluation. Override it to remove what only training needs, such as pushes."""
         return self
 
+    def at_iteration(self, iteration: Array) -> "Env":
+        """The environments for one iteration. Override it if ``reset`` or ``step`` depend on the progress of the run.
+
+        It is called inside the compiled program, so no iteration compiles again. A frozen dataclass can return
+        ``dataclasses.replace(self, iteration=iteration)``. Shapes and types must not depend on the iteration.
+
+        Args:
+            iteration: int32[], number of finished iterations; also in evaluations.
+        """
+        return self
+
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
         """Scalars that an evaluation reports in addition to the metrics.
 

@@ -12,7 +12,8 @@ from strl_jax.envs.base import Env, carried
 from strl_jax.types import EnvState
 
 BATCH = 3  # environments; messages show this size of a first axis as B
-PROTOCOL = (*(name for name in vars(Env) if not name.startswith("_")), *Env.__annotations__)
+OPTIONAL = ("at_iteration",)
+PROTOCOL = (*(name for name in vars(Env) if not name.startswith("_") and name not in OPTIONAL), *Env.__annotations__)
 
 
 class ContractError(ValueError):
@@ -45,6 +46,7 @@ def check(env: Env) -> None:
     merged = jax.eval_shape(env.merge, done, start, jax.eval_shape(carried, after))
     _check_equal_structure("merge: state", start, merged, "its input was")
     _check_shape("finite: the result", jax.eval_shape(env.finite, after), (BATCH,), (jnp.bool_,), "bool")
+    _check_iterations(env, key, fresh, after)
 
 
 def _check_attributes(env: Env) -> None:
@@ -64,6 +66,23 @@ def _check_attributes(env: Env) -> None:
         sizes = shape if isinstance(shape, tuple | list) else [None]
         if not all(type(size) is int and size > 0 for size in sizes):
             raise ContractError(f"observation_shapes[{name!r}] is {shape!r}; it must be a tuple of integers >= 1")
+
+
+def _check_iterations(env: Env, key: Any, fresh: Any, after: Any) -> None:
+    """The environments of an iteration must give what the environments themselves give."""
+    if getattr(type(env), "at_iteration", Env.at_iteration) is Env.at_iteration:
+        return
+
+    def run(iteration, key, action):
+        now = env.at_iteration(iteration)
+        state = now.reset(key)
+        return state, now.step(carried(state), action)
+
+    iteration, action = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((BATCH, env.action_size), jnp.float32)
+    for function, before, now in zip(
+        ("reset", "step"), (fresh, after), jax.eval_shape(run, iteration, key, action), strict=True
+    ):
+        _check_equal_structure(f"at_iteration: {function}: state", before, now, f"{function} without it gives")
 
 
 def _check_state(function: str, state: Any) -> None:

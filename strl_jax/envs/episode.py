@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 
-from strl_jax.envs.base import LARGEST, Env, carried, finite, where
-from strl_jax.kernels.fuse import fuse_batch
+from strl_jax.envs.base import LARGEST, Env, carried, where
+from strl_jax.envs.broken import any_of, broken_obs, broken_parts, pack
+from strl_jax.envs.fused import Fused
 from strl_jax.types import Array, EnvState, EpisodeState, Obs, TimeStep
 
 SMALLEST_POOL = 16  # states; with fewer, a small number of environments could all start from the same state
@@ -27,10 +27,11 @@ class EpisodeEnv:
 
     Attributes:
         env: the environments.
-        episode_length: time limit in steps.
+        episode_length: time limit in steps; that of evaluations, if there is a ``length_schedule``.
         pool_fraction: size of the pool divided by the number of environments.
-        kernel: ``on``: step and reset of the environment are one kernel each, see ``kernels.fuse``; ``auto``: likewise,
-            where that is possible; ``off``: XLA compiles them.
+        length_schedule: time limit in steps as a function of the iteration; None: always ``episode_length``.
+        limit: time limit of the current iteration, int32[]; ``at_iteration`` sets it.
+        kernels: compiles step and reset of ``env`` to one kernel each; None: XLA compiles them.
 
     Raises:
         ValueError: the time limit is below 1, or the pool fraction is not above 0.
@@ -39,7 +40,9 @@ class EpisodeEnv:
     env: Env
     episode_length: int
     pool_fraction: float = 0.25
-    kernel: str = "off"
+    length_schedule: Callable[[Array], Array] | None = None
+    limit: Array | None = None
+    kernels: Fused | None = None
 
     def __post_init__(self):
         if self.episode_length < 1:
@@ -47,17 +50,15 @@ class EpisodeEnv:
         if not self.pool_fraction > 0:
             raise ValueError(f"pool_fraction is {self.pool_fraction}; it must be above 0")
 
-    def compiled(self, function: Callable) -> Callable:
-        """A function of batches of the environment: one kernel, unless ``kernel`` is ``off``."""
-        return function if self.kernel == "off" else fuse_batch(function, required=self.kernel == "on")
+    def _reset(self, key: Array) -> EnvState:
+        return carried(self.env.reset(key)) if self.kernels is None else self.kernels.reset(self.env)(key)
 
-    @cached_property
-    def _reset(self) -> Callable:
-        return self.compiled(lambda key: carried(self.env.reset(key)))
+    def _step(self, state: EnvState, action: Array) -> EnvState:
+        return self.env.step(state, action) if self.kernels is None else self.kernels.step(self.env)(state, action)
 
-    @cached_property
-    def _step(self) -> Callable:
-        return self.compiled(self.env.step)
+    def simulator(self) -> tuple[Callable, Callable]:
+        """``Env.simulator``, with kernels if there are any."""
+        return self.env.simulator() if self.kernels is None else self.kernels.simulator(self.env)
 
     def init(self, key: Array, random_lengths: bool) -> tuple[EpisodeState, dict[str, Array]]:
         """New episodes, one for each PRNG key of ``key[B]``.
@@ -74,20 +75,40 @@ class EpisodeEnv:
         env = self._reset(reset_key)
         step = jnp.zeros(key.shape, jnp.int32)
         if random_lengths:
-            step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self.episode_length))(age_key)
+            step = jax.vmap(lambda k: jax.random.randint(k, (), 0, self._time_limit))(age_key)
         initial = env.replace(obs=_zero_invalid(env.obs))
         action = jnp.zeros((key.shape[0], self.env.action_size))
         metrics = {name: jnp.zeros(key.shape) for name in jax.eval_shape(self._step, initial, action).metrics}
         return EpisodeState(initial, step), metrics
 
     def evaluated(self) -> "EpisodeEnv":
-        """Episodes of the environments for an evaluation; see ``Env.evaluated``."""
-        return replace(self, env=self.env.evaluated())
+        """Episodes of the environments for an evaluation, of ``episode_length`` steps; see ``Env.evaluated``."""
+        return replace(self, env=self.env.evaluated(), length_schedule=None, limit=None)
+
+    def at_iteration(self, iteration: Array) -> "EpisodeEnv":
+        """Episodes of one iteration: with its time limit, and with the environments of ``Env.at_iteration``.
+
+        Args:
+            iteration: int32[], number of finished iterations.
+        """
+        of_env, limit = getattr(self.env, "at_iteration", None), None
+        if self.length_schedule is not None:
+            limit = jnp.maximum(jnp.round(self.length_schedule(iteration)), 1).astype(jnp.int32)
+        return replace(self, env=self.env if of_env is None else of_env(iteration), limit=limit)
+
+    @property
+    def _time_limit(self) -> int | Array:
+        return self.episode_length if self.limit is None else self.limit
 
     def pool(self, key: Array, num_envs: int) -> EnvState:
         """Initial states for the resets of one iteration: ``pool_fraction * num_envs``, but at least 16."""
-        fresh = self._reset(jax.random.split(key, max(SMALLEST_POOL, int(self.pool_fraction * num_envs))))
-        return fresh.replace(obs=_zero_invalid(fresh.obs))
+        return self.checked_pool(key, num_envs)[0]
+
+    def checked_pool(self, key: Array, num_envs: int) -> tuple[EnvState, dict[str, Array]]:
+        """``pool``, and for each component bool[P]: numbers that were replaced by 0; see ``broken.broken_obs``."""
+        size = max(SMALLEST_POOL, int(self.pool_fraction * num_envs))
+        fresh = self._reset(jax.random.split(key, size))
+        return fresh.replace(obs=_zero_invalid(fresh.obs)), broken_obs(fresh.obs, size)
 
     def step(
         self,
@@ -105,14 +126,13 @@ class EpisodeEnv:
             draw: ``[B]``, uniform in [0, 1): selects the state of the pool for each environment.
             ends: additional terminations: ``state after the step -> bool[B]``.
         """
-        batch = action.shape[0]
         env = self._step(state.env, action)
         step = state.step + 1
-        valid = self.env.finite(env) & finite(env.metrics, batch)
-        valid &= finite((env.obs, env.reward, env.extras), batch, LARGEST)
+        broken = broken_parts(self.env, env, action.shape[0])
+        valid = ~any_of(broken)
         terminated = env.terminated.astype(bool) if ends is None else env.terminated.astype(bool) | ends(env)
         terminated &= valid
-        timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self.episode_length))
+        timeout = valid & ~terminated & (env.timeout.astype(bool) | (step >= self._time_limit))
         done = terminated | timeout | ~valid
 
         size = jax.tree.leaves(pool)[0].shape[0]
@@ -128,6 +148,7 @@ class EpisodeEnv:
             valid=valid,
             extras=where(valid, env.extras, jax.tree.map(jnp.zeros_like, env.extras)),
             metrics={name: jnp.where(valid, value, 0.0) for name, value in env.metrics.items()},
+            broken=pack(broken),
         )
         return EpisodeState(merged, jnp.where(done, 0, step)), timestep
 

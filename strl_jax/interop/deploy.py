@@ -11,6 +11,7 @@ import numpy as np
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.modules.policy import Policy
 from strl_jax.modules.stages import EstimatorStage
+from strl_jax.runners.inference import named_estimates
 from strl_jax.types import Array
 
 Named = dict[str, np.ndarray]
@@ -32,20 +33,24 @@ class Deployable:
     Inputs by name: the components of the group ``actor``, ``[B, *shape]``, not
     normalised, and the hidden states that the action depends on, such as
     ``carry.actor.hidden``, ``[B, layers, H]``. Outputs: ``action``, ``[B, A]``, and the
-    hidden states with the same names. All are float32. An episode starts with hidden
-    states of zero. Estimates always replace the true values that they can replace.
+    hidden states with the same names; with ``estimates`` also the estimated components, such as
+    ``estimates.estimator.velocity``, ``[B, *shape]``, in the units of the observation. All are
+    float32. An episode starts with hidden states of zero. Estimates always replace the true
+    values that they can replace.
 
     Attributes:
         algorithm: policy, observation groups and their normalisation.
         variables, stats: parameters of the policy, and statistics of the groups.
+        estimates: the estimates are outputs too.
 
     Raises:
-        DeployError: the policy consists of other policies.
+        DeployError: the policy consists of other policies, or has no estimator for ``estimates``.
     """
 
     algorithm: Algorithm
     variables: dict
     stats: dict
+    estimates: bool = False
 
     def __post_init__(self):
         policy = self.algorithm.policy
@@ -53,6 +58,8 @@ class Deployable:
             raise DeployError(
                 f"a {type(policy).__name__} cannot be exported: export the policies that it selects among"
             )
+        if self.estimates and not self._stages:
+            raise DeployError("--estimates: the policy has neither an estimator nor an adaptor")
 
     @property
     def observations(self) -> dict[str, tuple[int, ...]]:
@@ -73,15 +80,28 @@ class Deployable:
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
         """Shape of each output without the batch axis."""
-        return {"action": (self.algorithm.policy.action_size,)} | self.carry
+        return {"action": (self.algorithm.policy.action_size,)} | self.estimated | self.carry
+
+    @cached_property
+    def estimated(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each estimate that is an output, without the batch axis."""
+        if not self.estimates:
+            return {}
+        critic = self.algorithm.policy.critic_obs
+        shapes = dict(zip(critic.names, critic.shapes, strict=True))
+        return {
+            f"estimates.{name}.{target}": shapes[target]
+            for name, stage in self._stages.items()
+            for target in stage.targets
+        }
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Components that do not influence the action: an estimate replaces them before they are read."""
+        """Components that do not influence the outputs: an estimate replaces them before they are read."""
         read, replaced = set(), set()
-        for stage in self._replacing.values():
+        for stage in self._computed.values():
             read |= set(stage.inputs) - replaced
-            replaced |= set(stage.targets)
+            replaced |= set(stage.targets) if stage.replace_prob > 0 else set()
         return tuple(name for name in self.observations if name in replaced - read)
 
     def __call__(self, values: dict[str, Array]) -> dict[str, Array]:
@@ -94,19 +114,26 @@ class Deployable:
         with jax.default_matmul_precision("float32"):
             groups = algorithm.pack(self.stats, values, ("actor",))
             # One reset flag for all: the caller resets with hidden states of zero.
-            mean, _, end = policy.apply(self.variables, groups, carry, jnp.zeros(1, bool), method="act")
-        return {"action": mean} | _names({name: end[name] for name in needed})
+            output = policy.apply(self.variables, groups, carry, jnp.zeros(1, bool), method="infer")
+            estimates = named_estimates(algorithm, self.stats, output.estimates) if self.estimates else {}
+        end = {name: output.carry[name] for name in needed}
+        return {"action": output.mean} | _names(estimates, "estimates") | _names(end)
 
     def _needed(self, batch) -> dict:
-        """Initial hidden states that the action depends on."""
+        """Initial hidden states that the outputs depend on."""
         carry = self.algorithm.policy.initial_carry(batch)
-        return {name: carry[name] for name in carry if name in ("actor", *self._replacing)}
+        return {name: carry[name] for name in carry if name in ("actor", *self._computed)}
 
     @property
-    def _replacing(self) -> dict[str, EstimatorStage]:
-        """The stages whose estimates replace components, in the order of their evaluation."""
+    def _stages(self) -> dict[str, EstimatorStage]:
+        """The stages that estimate components, in the order of their evaluation."""
         stages = {name: getattr(self.algorithm.policy, name) for name in ("adaptor", "estimator")}
-        return {name: stage for name, stage in stages.items() if stage is not None and stage.replace_prob > 0}
+        return {name: stage for name, stage in stages.items() if stage is not None}
+
+    @property
+    def _computed(self) -> dict[str, EstimatorStage]:
+        """The stages that influence the outputs; without ``estimates`` those that replace components."""
+        return {name: stage for name, stage in self._stages.items() if self.estimates or stage.replace_prob > 0}
 
 
 def largest_difference(deployable: Deployable, exported: Step) -> float:
@@ -116,8 +143,7 @@ def largest_difference(deployable: Deployable, exported: Step) -> float:
     observations have the mean and variance of the statistics.
 
     Returns:
-        The largest ``|exported - original| / max(1, |original|)`` of all actions and hidden
-        states; NaN if a value is NaN.
+        The largest ``|exported - original| / max(1, |original|)`` of all outputs; NaN if a value is NaN.
     """
     rng, original, worst = np.random.default_rng(0), jax.jit(deployable), 0.0
     for batch in BATCHES:
@@ -154,8 +180,8 @@ def _random(deployable: Deployable, batch: int, rng: np.random.Generator) -> Nam
     return obs
 
 
-def _names(carry: dict) -> dict[str, Array]:
+def _names(tree: dict, root: str = "carry") -> dict[str, Array]:
     """Name -> leaf, with names like ``carry.actor.hidden``."""
     keystr = jax.tree_util.keystr
-    leaves = jax.tree_util.tree_leaves_with_path(carry)
-    return {f"carry.{keystr(path, simple=True, separator='.')}": leaf for path, leaf in leaves}
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {f"{root}.{keystr(path, simple=True, separator='.')}": leaf for path, leaf in leaves}

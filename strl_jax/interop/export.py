@@ -42,6 +42,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="run folder")
     parser.add_argument("--onnx", type=Path, metavar="FILE", help="write an ONNX model")
     parser.add_argument("--stablehlo", type=Path, metavar="FILE", help="write StableHLO, described by FILE.json")
+    parser.add_argument("--estimates", action="store_true", help="the outputs include the estimated components")
     launch.add_checkpoint_arguments(parser)
     arguments = parser.parse(argv)
     if arguments.onnx is None and arguments.stablehlo is None:
@@ -63,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
     requested = launch.RequestedCheckpoint(arguments)
     env = environment.make_env(config.env)
     candidates = requested.candidates()
-    deployable, layout = read(requested.reader, candidates, config, env)
+    deployable, layout = read(requested.reader, candidates, config, env, estimates=arguments.estimates)
     requested.note(candidates, layout["checkpoint"])
     differences = write(deployable, make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo))
     print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")
@@ -73,13 +74,19 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def read(
-    reader: CheckpointReader, candidates: Sequence[tuple[str, int]], config: Config, env: Env
+    reader: CheckpointReader,
+    candidates: Sequence[tuple[str, int]],
+    config: Config,
+    env: Env,
+    *,
+    estimates: bool = False,
 ) -> tuple[Deployable, dict]:
     """The policy in the first intact checkpoint of ``candidates``; warns of damaged ones.
 
     Args:
         reader, candidates: the run, and which of its checkpoints to try.
         config, env: of the run.
+        estimates: the outputs include the estimates.
 
     Returns:
         The policy, and its description for users of the exported file, which can be written as JSON.
@@ -90,7 +97,7 @@ def read(
     """
     algorithm = acting.make_acting(config, env)
     kind, number, train, meta = read_acting(reader, candidates, algorithm, config)
-    deployable = Deployable(algorithm, train["params"]["policy"], train["stats"])
+    deployable = Deployable(algorithm, train["params"]["policy"], train["stats"], estimates)
     return deployable, describe(deployable, config, env.dt) | {
         "iteration": number,
         "checkpoint": kind,
@@ -104,6 +111,7 @@ def describe(deployable: Deployable, config: Config, dt: float) -> dict:
         "observations": [{"name": name, "shape": list(shape)} for name, shape in deployable.observations.items()],
         "unread": list(deployable.unread),
         "carry": [{"name": name, "shape": list(shape)} for name, shape in deployable.carry.items()],
+        "estimates": [{"name": name, "shape": list(shape)} for name, shape in deployable.estimated.items()],
         "outputs": list(deployable.outputs),
         "action_size": deployable.algorithm.policy.action_size,
         "dt": float(dt),

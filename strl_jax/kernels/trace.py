@@ -90,6 +90,8 @@ class Traced:
 
 def constant(value) -> np.ndarray:
     """A constant of a jaxpr as an array: numbers, or PRNG keys."""
+    if isinstance(value, jax.core.Tracer):
+        raise Unsupported("value that is computed outside of the function")
     if is_key(value):
         return wrap(np.asarray(jax.random.key_data(value)))
     array = np.asarray(value)

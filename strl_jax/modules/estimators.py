@@ -37,6 +37,13 @@ def estimate_size(stage: EstimatorStage, critic: Segments) -> int:
     return sum(critic.sizes[critic.names.index(name)] for name in stage.targets)
 
 
+def split_estimate(stage: EstimatorStage, actor: Segments, critic: Segments, estimate: Array) -> dict[str, Array]:
+    """Component -> its part ``[..., *shape]`` of an estimate ``[..., E]``."""
+    names = in_order(stage.targets, actor, critic)
+    targets = Segments(names, tuple(critic.shapes[critic.names.index(name)] for name in names))
+    return {name: targets.select(estimate, name) for name in names}
+
+
 def substitute(
     stage: EstimatorStage, actor: Segments, critic: Segments, flat: Array, estimate: Array, mask: Array | None
 ) -> Array:

@@ -39,16 +39,21 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "identity": lambda x: x,
 }
 
-# Lower-case class names of torch.nn that are not in the table above.
+# Class names of torch.nn that are not in the table above, with torch's default arguments. Classes that learn
+# parameters, draw random numbers or mix entries (PReLU, RReLU, GLU, Softmax ...) are no activations here.
 TORCH_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "leakyrelu": ACTIVATIONS["leaky_relu"],
-    "celu": jax.nn.celu,
-    "relu6": jax.nn.relu6,
-    "hardtanh": jax.nn.hard_tanh,
-    "hardsigmoid": jax.nn.hard_sigmoid,
-    "hardswish": jax.nn.hard_swish,
-    "logsigmoid": jax.nn.log_sigmoid,
-    "softsign": jax.nn.soft_sign,
+    "LeakyReLU": ACTIVATIONS["leaky_relu"],
+    "CELU": jax.nn.celu,
+    "ReLU6": jax.nn.relu6,
+    "Hardtanh": jax.nn.hard_tanh,
+    "Hardsigmoid": jax.nn.hard_sigmoid,
+    "Hardswish": jax.nn.hard_swish,
+    "Hardshrink": lambda x: jnp.where(jnp.abs(x) > 0.5, x, 0.0),
+    "LogSigmoid": jax.nn.log_sigmoid,
+    "Mish": jax.nn.mish,
+    "Softshrink": lambda x: x - jnp.clip(x, -0.5, 0.5),
+    "Softsign": jax.nn.soft_sign,
+    "Tanhshrink": lambda x: x - jnp.tanh(x),
 }
 
 
@@ -59,9 +64,10 @@ def get_activation(name: str) -> Callable[[Array], Array]:
         ValueError: the name is unknown; the message lists the known names.
     """
     known = ACTIVATIONS | TORCH_ACTIVATIONS
-    if name.lower() not in known:
+    found = {each.lower(): function for each, function in known.items()}.get(name.lower())
+    if found is None:
         raise ValueError(f"unknown activation {name!r}; known: {', '.join(known)}")
-    return known[name.lower()]
+    return found
 
 
 class MLP(nn.Module):

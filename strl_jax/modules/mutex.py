@@ -12,7 +12,7 @@ from flax import linen as nn
 from strl_jax.modules import mutex_checks, mutex_selection
 from strl_jax.modules.policy import NO_MASKS, Policy
 from strl_jax.observations import Segments
-from strl_jax.types import Array
+from strl_jax.types import Array, PolicyOutput
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,13 @@ class MutexPolicy(nn.Module):
         Raises:
             ValueError: see ``select``.
         """
+        output = self.infer(groups, carry, reset, masks)
+        return output.mean, output.std, output.carry
+
+    def infer(
+        self, groups: dict[str, Array], carry: dict, reset: Array, masks: Mapping[str, Array] = NO_MASKS
+    ) -> PolicyOutput:
+        """``act`` with the estimates and latents of every sub-policy, by the name of its carry."""
         reset = reset.astype(bool)
         selection = self.select(groups)
         carry = carry | self._renew_commands(carry, reset)
@@ -110,15 +117,16 @@ class MutexPolicy(nn.Module):
         buffer = mutex_selection.push(carry["buffer"], selection, fill)
         observed = self.observe(groups["actor"], selection, carry["command"])
         idle = mutex_selection.find_idle(self.reset_non_selected, buffer, len(self.sub_policies))
-        outputs = []
+        outputs = {}
         for i, module in enumerate(self.submodules):
             inputs = groups | {"actor": self._normalize(i, observed)}
-            mean, _, end = module.act(inputs, carry[f"submodules_{i}"], reset, masks)
-            outputs.append(mean)
-            carry[f"submodules_{i}"] = mutex_selection.zero_where(idle[:, i], end)
-        mean = mutex_selection.mix(outputs, buffer, self._scale_ratios())
+            output = outputs[f"submodules_{i}"] = module.infer(inputs, carry[f"submodules_{i}"], reset, masks)
+            carry[f"submodules_{i}"] = mutex_selection.zero_where(idle[:, i], output.carry)
+        mean = mutex_selection.mix([output.mean for output in outputs.values()], buffer, self._scale_ratios())
         carry |= {"buffer": buffer, "empty": jnp.zeros_like(carry["empty"])}
-        return mean, jnp.zeros_like(mean), carry
+        estimates = {name: output.estimates for name, output in outputs.items() if output.estimates}
+        latents = {name: output.latents for name, output in outputs.items() if output.latents}
+        return PolicyOutput(mean, jnp.zeros_like(mean), None, carry, estimates, latents)
 
     def _normalize(self, index: int, flat: Array) -> Array:
         """The observation ``[B, D]`` as sub-policy ``index`` was trained on it: normalised, or unchanged."""

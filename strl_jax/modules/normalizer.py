@@ -35,7 +35,7 @@ def update(
         stats: moments of ``[*shape]``.
         x: samples ``[..., *shape]``.
         where: bool, with the batch axes of ``x`` as its shape; only samples where it is true are counted.
-        until: statistics of at least this many samples are not updated.
+        until: statistics of at least this many samples are not updated; None: they always are.
         axis_name: axis of ``shard_map``; the samples of all shards are counted.
 
     Returns:
@@ -104,7 +104,7 @@ def pack_groups(
 
 
 def update_group(
-    stats: dict[str, RunningStats], obs: Obs, *, where: Array, until: float, axis_name: str | None
+    stats: dict[str, RunningStats], obs: Obs, *, where: Array, until: float | None, axis_name: str | None
 ) -> dict[str, RunningStats]:
     """``update`` of every component in ``stats``."""
     return {

@@ -117,6 +117,13 @@ class Policy(nn.Module):
         mean, end, _, _ = self._actor(groups["actor"], carry, reset, masks)
         return mean, self._broadcast_std(mean), carry | last(end, reset)
 
+    def infer(
+        self, groups: dict[str, Array], carry: dict, reset: Array, masks: Mapping[str, Array] = NO_MASKS
+    ) -> PolicyOutput:
+        """``act`` with estimates and latents; there is no value. Arguments as in ``__call__``."""
+        mean, end, estimates, latents = self._actor(groups["actor"], carry, reset, masks)
+        return PolicyOutput(mean, self._broadcast_std(mean), None, carry | last(end, reset), estimates, latents)
+
     def value(
         self, groups: dict[str, Array], carry: dict, reset: Array, random_carry: dict | None = None
     ) -> tuple[Array, dict]:

@@ -36,7 +36,7 @@ class Checkpointer(CheckpointReader):
         self._managers: dict[str, ocp.CheckpointManager] = {}
         self._current: dict[str, set[int]] = {kind: set() for kind in KINDS}  # saved or restored by this object
 
-    def save(self, kind: str, iteration: int, state: dict[str, Any], meta: dict) -> None:
+    def save(self, kind: str, iteration: int, state: dict[str, Any], meta: dict, *, again: bool = False) -> None:
         """Starts to write a checkpoint; returns when the state is copied, so that the caller may donate it.
 
         Waits for the previous save. Does nothing if this object has already saved or restored that
@@ -46,6 +46,7 @@ class Checkpointer(CheckpointReader):
             kind: ``best``, ``last`` or ``numbered``.
             state: part -> tree of arrays and numbers.
             meta: for JSON; floats are restored exactly.
+            again: replace a checkpoint that this object has saved or restored.
 
         Raises:
             CheckpointError: the kind is unknown, meta or state cannot be written, or
@@ -54,7 +55,7 @@ class Checkpointer(CheckpointReader):
         iteration = int(iteration)
         self._folder(kind)
         self.wait()
-        if iteration in self._current[kind]:
+        if iteration in self._current[kind] and not again:
             return
         flat = {part: flatten(tree) for part, tree in state.items()}
         leaves = {part: {path: describe(leaf) for path, leaf in tree.items()} for part, tree in flat.items()}

@@ -31,7 +31,8 @@ def last_saved_iteration(path: Path) -> int | None:
     """
     try:
         runner = run_dir.read_json(path)["runner"]
-        saves = sorted(count * runner[name] for name in ("last_interval", "save_interval") for count in (1, 2))
+        intervals = [runner[name] for name in ("last_interval", "save_interval") if runner[name] != 0]
+        saves = sorted(count * interval for interval in intervals for count in (1, 2))
     except (ValueError, KeyError, TypeError):
         return None
     log = path / run_dir.METRICS

@@ -20,6 +20,7 @@ class Evaluation:
 
     env: EpisodeState
     carry: dict  # policy carry, leaves [B, ...]
+    hooks: dict  # state of the observation hook, leaves [B, ...]
     reset: Array  # bool[B], set the carry to zero before the next step
     running: Array  # bool[B], the first episode has not ended
     valid: Array  # bool[B], no invalid step so far
@@ -60,8 +61,9 @@ def make_evaluate(
 
     def evaluate(train_state: TrainState, key: Array):
         keys = jax.random.split(key, num_envs).reshape(shards, -1)[jax.lax.axis_index(AXIS)]
-        result = first_episodes(fair, algorithm, train_state, keys)
-        return summarize(*result, scores=fair.env.scores, axis_name=AXIS)
+        current = fair.at_iteration(train_state.iteration)
+        result = first_episodes(current, algorithm, train_state, keys)
+        return summarize(*result, scores=current.env.scores, axis_name=AXIS)
 
     return shard_jit(evaluate, mesh, in_specs=(P(), P()), out_specs=P())
 
@@ -94,6 +96,7 @@ def begin(env: EpisodeEnv, algorithm: Algorithm, key: Array) -> Evaluation:
     return Evaluation(
         env=state,
         carry=algorithm.policy.initial_carry(key.shape[0], key[0]),
+        hooks=algorithm.init_hooks(jax.random.fold_in(key[0], 2), key.shape[0]),
         reset=everyone,
         running=everyone,
         valid=everyone,
@@ -121,12 +124,14 @@ def advance(
     Returns:
         The next loop state, the step's result, and the actions ``[B, A]``.
     """
-    groups = algorithm.pack(stats, loop.env.env.obs, groups=algorithm.act_groups)
+    obs = algorithm.observe(loop.hooks, loop.env.env.obs)
+    groups = algorithm.pack(stats, obs, groups=algorithm.act_groups)
     mean, _, carry = algorithm.policy.apply(variables, groups, loop.carry, loop.reset, method="act")
     episode, timestep = env.step(loop.env, mean, pool, jnp.zeros(len(loop.running)))
     after = Evaluation(
         env=episode,
         carry=carry,
+        hooks=algorithm.observed(loop.hooks, timestep),
         reset=timestep.done,
         running=loop.running & ~timestep.done,
         valid=loop.valid & (timestep.valid | ~loop.running),

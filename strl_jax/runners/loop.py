@@ -8,13 +8,13 @@ from typing import Any
 
 import jax
 
+from strl_jax.runners.callbacks import Callbacks
 from strl_jax.runners.duties.clock import IterationClock
 from strl_jax.runners.duties.evaluation import IntervalEvaluation
 from strl_jax.runners.duties.logging import MetricLogging
 from strl_jax.runners.duties.saving import IntervalSaving
 from strl_jax.runners.duties.time_split import TimeSplit
 from strl_jax.runners.stop import StopVote
-from strl_jax.types import RolloutState, TrainState
 
 
 @dataclass
@@ -45,18 +45,19 @@ class Loop:
     """Advances the states, and calls each duty when it is due.
 
     Attributes:
-        train, rollout: the states; the newest ones at any time.
+        runner: holds the states ``train_state`` and ``rollout_state``; the newest ones at any time.
         data: constants that the algorithm's hooks read, on all devices.
         stop_request: returns the reason for this process to stop, or None.
         vote: agreement of all processes on the iteration to stop after.
+        callbacks: of the user, see ``Callbacks``.
         stopped_by: reason of an early stop, or None.
     """
 
-    train: TrainState
-    rollout: RolloutState
+    runner: Any
     data: dict
     stop_request: Callable[[], str | None]
     vote: StopVote
+    callbacks: Callbacks
     clock: IterationClock
     logging: MetricLogging
     evaluation: IntervalEvaluation
@@ -70,26 +71,29 @@ class Loop:
         Args:
             step: ``(train, rollout, data) -> (train, rollout, metrics)``, compiled; the two states are donated.
         """
-        waiting: list[Pending] = []
+        waiting, runner = [], self.runner
         self.clock.restart()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read") as reader:
             for iteration in range(first, last + 1):
                 self.stopped_by = self.vote.result(self.stop_request())
                 if self.stopped_by:
                     break
-                self.train, self.rollout, metrics = step(self.train, self.rollout, self.data)
+                self.callbacks("before_play_steps")
+                runner.train_state, runner.rollout_state, metrics = step(
+                    runner.train_state, runner.rollout_state, self.data
+                )
                 vote = self.vote.cast(self.stop_request())
                 waiting.append(Pending(iteration, reader.submit(on_host, metrics), vote))
                 saves, splits = self.saving.is_due(iteration), self.time_split.is_due(iteration)
-                pause = self.evaluation.is_due(iteration) or saves or splits
+                pause = saves or splits or self.evaluation.is_due(iteration) or self.callbacks.needs_each_iteration
                 while len(waiting) > (0 if pause else 1):
                     self._read(waiting.pop(0))
                 if saves:
                     with self.clock.between_iterations("save"):
-                        self.saving.save(iteration, self.train, self.rollout)
+                        self.saving.save(iteration, runner.train_state, runner.rollout_state)
                 if splits:
                     with self.clock.between_iterations("time split"):
-                        self.time_split.measure(self.train)
+                        self.time_split.measure(runner.train_state)
             for pending in waiting:
                 self._read(pending)
 
@@ -99,8 +103,9 @@ class Loop:
         seconds = self.clock.end_iteration(now)
         self.vote.read(pending.vote)
         values = self.logging.read(pending.iteration, metrics, seconds, self.time_split.divide(seconds))
+        self.callbacks("after_train", values)
         evaluates = self.evaluation.is_due(pending.iteration)
         if evaluates:
             with self.clock.between_iterations("evaluation"):
-                values |= self.evaluation.run(self.train)
+                values |= self.evaluation.run(self.runner.train_state)
         self.logging.write(pending.iteration, values, always=evaluates)

@@ -2,29 +2,31 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
-import strl_jax
 from strl_jax.builders import checks, environment
-from strl_jax.builders.algorithm import assemble, changed_data
-from strl_jax.builders.stored import read_fitting, read_policy
-from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
-from strl_jax.config import Config, ConfigError, from_dict
-from strl_jax.config.errors import reported_after
-from strl_jax.run_folder import checkpoints, layout, run_dir
+from strl_jax.builders.algorithm import assemble
+from strl_jax.builders.effects.rules import without_effect
+from strl_jax.config import Config, ConfigError
+from strl_jax.run_folder import checkpoints
 from strl_jax.run_folder.reader import CheckpointReader
-from strl_jax.runners import session
+from strl_jax.runners import call_checks, devices, loading, session, st_rl_names
+from strl_jax.runners.callbacks import Callback, Callbacks, checked, make_callbacks
 from strl_jax.runners.duties.evaluation import evaluate
 from strl_jax.runners.duties.saving import Saver
+from strl_jax.runners.duties.trial import make_trial
 from strl_jax.runners.inference import InferencePolicy
+from strl_jax.runners.log import git_state
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
-from strl_jax.sharding import make_mesh, replicate, replicate_key
+from strl_jax.sharding import replicate, replicate_key
 from strl_jax.types import RolloutState, TrainState
 
 
@@ -35,7 +37,9 @@ class OnPolicyRunner:
         env: an ``envs.base.Env``; None builds ``config.env.name``.
         train_cfg: a ``Config``, or a dict like ``train_cfg`` of st_rl and legged_gym.
         log_dir: run folder for logs and checkpoints; None writes nothing.
-        mesh: devices; default: all.
+        device: the device that trains, such as ``cuda:0``, see ``devices.find_device``; None: all devices.
+        mesh: several chosen devices, instead of ``device``.
+        callbacks: objects of subclasses of ``runners.callbacks.Callback``; those of the config follow them.
 
     Attributes:
         config, env (an ``EpisodeEnv``), algorithm, mesh, programs: built from the arguments.
@@ -43,31 +47,43 @@ class OnPolicyRunner:
         references: sources of ``data``.
         train_state, rollout_state: None before ``learn`` or ``load``.
         progress: counts, episode windows and best score.
+        has_new_episodes: the environments have not made a step since a policy was loaded without their state.
+        infos: what the loaded checkpoint was saved with, see ``save``; otherwise None.
         log_dir, checkpointer, saver: the run folder and its checkpoints, None without one.
         stopped_by: reason of an early stop of the last ``learn``, or None.
+        callbacks: calls the methods of all callbacks.
 
     Raises:
         ConfigError: the config is inconsistent, or does not fit the environment or the devices.
     """
 
-    def __init__(self, env, train_cfg: Config | Mapping, log_dir: str | Path | None = None, mesh: Mesh | None = None):
-        if not isinstance(train_cfg, Config):
-            if env is not None:
-                train_cfg = {**train_cfg, "env": {"name": type(env).__name__, **(train_cfg.get("env") or {})}}
-            train_cfg, lines = from_dict(train_cfg)
-            for line in lines:
-                warnings.warn(line, stacklevel=2)
-        self.config = environment.filled(train_cfg) if env is None else train_cfg
+    def __init__(
+        self,
+        env,
+        train_cfg: Config | Mapping,
+        log_dir: str | Path | None = None,
+        device: Any = None,
+        *,
+        mesh: Mesh | None = None,
+        callbacks: Sequence[Callback] = (),
+    ):
+        if device is not None and mesh is not None:
+            raise ConfigError("device: not allowed together with mesh, which names the devices")
+        config = call_checks.read_config(train_cfg, env)
+        self.config = environment.filled(config) if env is None else config
         with ThreadPoolExecutor(max_workers=1) as starter:  # the devices start while the simulator is imported
-            devices = starter.submit(make_mesh) if mesh is None else None
+            started = starter.submit(devices.mesh_on, device) if mesh is None else None
             base = environment.make_env(self.config.env) if env is None else env
-            self.mesh = mesh if devices is None else devices.result()
+            self.mesh = mesh if started is None else started.result()
         checks.check_shards(self.config, self.mesh.size)
         self.env = environment.make_episode_env(self.config, base)
         assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)
         self.programs = Programs(self.env, self.algorithm, self.mesh, self.config, self.data)
+        made = make_callbacks(self.config.runner.callbacks)
+        self.callbacks = Callbacks(self, [*map(checked, callbacks), *made])
+        self.terminates = self.just_loaded = False
         self.log_dir: Path | None = None
         self.checkpointer: checkpoints.Checkpointer | None = None
         self.saver: Saver | None = None
@@ -75,19 +91,20 @@ class OnPolicyRunner:
         if log_dir is not None:
             self.open(log_dir)
         self.progress = Progress()
-        self.train_state = self.rollout_state = None
+        self.train_state = self.rollout_state = self.infos = None
+        self.has_new_episodes = False
         self.stopped_by: str | None = None
-        self.repositories: list[str | Path] = list(self.config.runner.git_repos)
-        source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
-        if (source / ".git").exists():
-            self.repositories.insert(0, source)
+        self.repositories = [*git_state.own_repository(), *self.config.runner.git_repos]
+        for line in without_effect(self.config, self.mesh.size, env_is_given=env is not None):
+            warnings.warn(line, stacklevel=2)
 
     def open(self, log_dir: str | Path) -> None:
         """Selects the run folder for logs and checkpoints."""
         self.log_dir = Path(log_dir).absolute()
         self.checkpointer = checkpoints.Checkpointer(self.log_dir)
-        self.saver = Saver(self.checkpointer, self.algorithm, self.config, self.mesh.size, self.references)
-        self._owns_folder = self.checkpointer.latest("last") is None
+        parts = (self.algorithm, self.config, self.mesh.size, self.references)
+        self.saver = Saver(self.checkpointer, *parts, self.callbacks)
+        self._continues(False)
 
     @property
     def metrics_velrmsd(self) -> float:
@@ -98,6 +115,29 @@ class OnPolicyRunner:
     def metrics_CoT(self) -> float:
         """Cost of transport of the last evaluation; NaN if the environment does not report it."""
         return self.progress.evaluation.get("Eval/metric/CoT", math.nan)
+
+    @property
+    def metrics_return(self) -> float:
+        """Mean return of the last evaluation; NaN before the first."""
+        return self.progress.evaluation.get("Eval/mean_return", math.nan)
+
+    @property
+    def current_learning_iteration(self) -> int:
+        """Finished iterations."""
+        return self.progress.iteration
+
+    @property
+    def device(self) -> jax.Device:
+        """The device that trains, the first of several."""
+        return self.mesh.devices.flat[0]
+
+    @cached_property
+    def alg(self) -> st_rl_names.Alg:
+        """The algorithm with st_rl's attributes ``actor_critic`` and ``learning_rate``."""
+        return st_rl_names.Alg(self)
+
+    def __getattr__(self, name: str):
+        return st_rl_names.missing(type(self).__name__, name)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -112,66 +152,33 @@ class OnPolicyRunner:
         Args:
             num_learning_iterations: iterations to add.
             init_at_random_ep_len: start the first episodes at random ages; None: as in the config.
-            trial: an Optuna trial; receives the velocity RMSD of every evaluation, and can prune the run.
+            trial: an Optuna trial, which can prune the run. It gets the velocity RMSD of every evaluation, to be
+                minimised, or the mean return, to be maximised, if the environment has no ``tracking_error``.
 
         Returns:
             ``metrics_velrmsd`` and ``metrics_CoT``.
 
         Raises:
-            ConfigError: the algorithm cannot train this policy, a writer does not
-                start, or the run folder contains another run.
+            ConfigError: the algorithm cannot train this policy, a writer does not start, the run folder
+                contains another run, or there is no evaluation for the trial or it has the wrong direction.
             CheckpointError: a checkpoint cannot be written.
             WriterError: a writer failed; the run is saved.
             optuna.TrialPruned: the trial's pruner stopped the run; the run is saved.
         """
         checks.check_trains(self.config, self.algorithm.policy)
-        if init_at_random_ep_len is None:
-            init_at_random_ep_len = self.config.runner.init_at_random_ep_len
+        iterations = session.within_budget(self, num_learning_iterations)
+        trial = make_trial(self, trial, iterations)
         if self.log_dir is not None:
-            self._claim_folder()
-        session.train(self, num_learning_iterations, init_at_random_ep_len, trial)
+            loading.claim_folder(self, self._owns_folder)
+        loading.start_episodes(self, init_at_random_ep_len)
+        self.has_new_episodes = False
+        default = self.config.runner.init_at_random_ep_len
+        session.train(self, iterations, default if init_at_random_ep_len is None else init_at_random_ep_len, trial)
         return self.metrics_velrmsd, self.metrics_CoT
 
-    def _claim_folder(self) -> None:
-        """Writes the config into the run folder, which must not contain another run."""
-        if not self._owns_folder:
-            raise ConfigError(
-                f"{self.log_dir} contains a run at iteration {self.checkpointer.latest('last')}: "
-                "load it to continue, or use another folder"
-            )
-        if jax.process_index() == 0:
-            run_dir.write_config(self.log_dir, self.config, run_dir.units(self.env.env))
-
-    def check_start(self) -> None:
-        """Checks ``runner.init_from`` and ``ckpt_manipulator`` before anything is written.
-
-        Raises:
-            ConfigError: one of them does not exist or cannot be read.
-        """
-        settings = self.config.runner
-        if settings.ckpt_manipulator != BY_COMPONENT:
-            find_manipulator(settings.ckpt_manipulator)
-        if settings.init_from is not None:
-            with reported_after("runner.init_from: "):
-                read_policy(settings.init_from)
-
-    def start_states(self, random_lengths: bool) -> list[str]:
-        """Starts a new run: fresh states, with the policy of ``runner.init_from`` if that is set.
-
-        Returns:
-            A line for each part of that policy that was changed or not used.
-
-        Raises:
-            CheckpointError: the policy cannot be read, or does not fit.
-        """
-        self.train_state, self.rollout_state = self.fresh_states(random_lengths)
-        settings = self.config.runner
-        if settings.init_from is None:
-            return []
-        self.train_state, lines = load_policy(
-            settings.init_from, self.algorithm, self.train_state, manipulator=settings.ckpt_manipulator
-        )
-        return lines
+    def terminate_early(self) -> None:
+        """Ends ``learn`` as a stop signal does: after this iteration, or with several processes one or two later."""
+        self.terminates = True
 
     def fresh_states(self, random_lengths: bool) -> tuple[TrainState, RolloutState]:
         """States of a new run with the config's seed, see ``train_step.make_init``."""
@@ -188,76 +195,100 @@ class OnPolicyRunner:
         Raises:
             RuntimeError: there is no policy yet.
         """
-        self._need_states()
-        return evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        loading.need_states(self)
+        self.callbacks("on_eval_start")
+        values = evaluate(self.programs, self.config.seed, self.train_state, self.progress)
+        self.callbacks("on_eval_end", values)
+        return values
 
-    def save(self, kind: str = "last") -> None:
-        """Starts to save a checkpoint: ``last`` (both states), ``numbered`` or ``best`` (only the train state).
+    def save(self, path: str | Path = "last", infos: Any = None) -> None:
+        """Starts to save a checkpoint in the run folder.
+
+        Args:
+            path: ``last`` (both states), ``numbered`` or ``best`` (only the train state).
+            infos: values for JSON that are stored too; ``load`` puts them into ``infos``.
 
         Raises:
             RuntimeError: there is no policy yet, or no run folder.
+            ConfigError: ``path`` is a path.
             CheckpointError: the checkpoint cannot be written.
         """
-        self._need_states()
+        loading.need_states(self)
+        call_checks.check_kind(path)
         if self.saver is None:
             raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
-        self.saver.save(kind, self.progress, self.train_state, self.rollout_state)
+        self.saver.save(str(path), self.progress, self.train_state, self.rollout_state, infos)
 
     def load(
-        self, path: str | Path, load_optimizer: bool = True, kind: str = "last", iteration: int | None = None
+        self,
+        path: str | Path,
+        load_optimizer: bool = True,
+        map_location: Any = None,
+        *,
+        kind: str = "last",
+        iteration: int | None = None,
     ) -> list[str]:
-        """Loads a checkpoint.
+        """Loads a checkpoint; its iteration is kept. ``init_from`` starts a new run from a policy.
 
         Args:
-            path: run folder.
-            load_optimizer: False loads only weights and statistics; optimiser, environments
-                and counts start from the beginning. From ``best`` and ``numbered``, only weights
-                and statistics are loaded in any case.
-            kind: ``last``, ``best`` or ``numbered``.
+            path: run folder, or a ``model_*.pt`` of st_rl, rsl_rl or legged_gym.
+            load_optimizer: False loads only weights, statistics and counts; the optimiser starts from the beginning.
+            map_location: no effect; the arrays are placed on the runner's devices.
+            kind: ``last``, ``best`` or ``numbered``. Only ``last`` contains the environments, which are loaded with
+                the optimiser; otherwise they start from the beginning.
             iteration: iteration of the checkpoint; None: the newest.
 
         Returns:
-            Notes about differences: number of shards, versions, data.
+            Notes about differences: number of shards, versions, data, and about keys without effect; parts of a
+            torch file that were not used.
 
         Raises:
-            CheckpointError: there is no such checkpoint, or its observations differ.
+            CheckpointError: there is no such checkpoint, or its observations or sizes differ.
+            TorchFileError: the file cannot be read, or does not fit the config; a line for each fault.
         """
-        path, everything = Path(path).absolute(), load_optimizer and kind == "last"
+        path = Path(path).absolute()
+        call_checks.check_load(self, path, map_location, kind, iteration)
+        self.callbacks("on_load_checkpoint_start", path)
         is_own = self.log_dir == path
-        reader = self.checkpointer if is_own else CheckpointReader(path)
-        train, rollout = self.programs.states
-        weights = {"params": train.params, "stats": train.stats}
-        target = {"train": train, "rollout": rollout} if everything else {"train": weights}
-        candidates = reader.candidates((kind,), iteration)
-        *_, state, meta = read_fitting(reader, candidates, self.algorithm, target, self.config, subset=not everything)
-        if not everything:
-            fresh, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
-            self.train_state = fresh.replace(**state["train"])
-            self.progress = Progress()
-            return []
-        self.train_state, self.rollout_state = state["train"], state["rollout"]
-        self.progress = Progress.from_state(meta["progress"])
-        self._owns_folder |= is_own  # weights alone start a new run, which needs a new folder
-        return layout.differences(meta, self.mesh.size) + changed_data(meta.get("data", {}), self.references)
+        if path.suffix == call_checks.TORCH:
+            notes = loading.load_torch_file(self, path, load_optimizer)
+        else:
+            reader = self.checkpointer if is_own else CheckpointReader(path)
+            notes = loading.load_run(self, reader, load_optimizer, kind, iteration)
+        self._continues(is_own and kind == "last" and path.suffix != call_checks.TORCH)
+        self.just_loaded = True
+        self.callbacks("on_load_checkpoint_end", path)
+        return notes
 
-    def get_inference_policy(self) -> InferencePolicy:
+    def init_from(self, path: str | Path) -> list[str]:
+        """Starts a new run from the policy of another run, as ``runner.init_from`` does; see ``loading.start``."""
+        notes = loading.start(self, path, self.config.runner.init_at_random_ep_len)
+        self.progress, self.infos, self.has_new_episodes = Progress(), None, True
+        self._continues(False)
+        return notes
+
+    def _continues(self, own_last: bool) -> None:
+        """Notes whether the run folder may be continued: it has no run, or its last checkpoint was loaded."""
+        if self.checkpointer is not None:
+            self._owns_folder = own_last or self.checkpointer.latest("last") is None
+
+    def get_inference_policy(self, device: Any = None) -> InferencePolicy:
         """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.
+
+        Args:
+            device: the device that computes the actions, see ``devices.find_device``; None: that of the training.
 
         Raises:
             RuntimeError: there is no policy yet.
+            ConfigError: there is no such device.
         """
-        self._need_states()
-        return InferencePolicy(self.algorithm, self.train_state.params["policy"], self.train_state.stats)
+        loading.need_states(self)
+        place = None if device is None else devices.find_device(device)
+        return InferencePolicy(self.algorithm, self.train_state.params["policy"], self.train_state.stats, place)
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
         """``learn`` stores the git state of this repository too."""
         self.repositories.append(repo_file_path)
-
-    def _need_states(self) -> None:
-        if self.train_state is None and self.algorithm.variables is None:
-            raise RuntimeError("there is no policy yet: call learn or load first")
-        if self.train_state is None:  # only sub-policies, which are loaded already
-            self.train_state, self.rollout_state = self.fresh_states(self.config.runner.init_at_random_ep_len)
 
     def close(self) -> None:
         """Waits for pending checkpoints and ends the threads."""

@@ -41,6 +41,7 @@ class Programs:
         self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
         self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
         self._futures: dict[tuple, Future] = {}
+        self._lowered: dict[str, Future] = {}
         self._data = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(self.mesh)), data
         )
@@ -54,12 +55,18 @@ class Programs:
         key = (name, *options.items())
         if key not in self._futures:
             lowered = self._tracer.submit(self._lower, name, **options)
+            self._lowered[name] = lowered
             self._futures[key] = self._compiler.submit(self._compile, name, lowered, time.perf_counter())
 
     def get(self, name: str, **options) -> Callable:
         """Waits for the compiled program ``name``; starts to compile it if it was not requested."""
         self.request(name, **options)
         return self._futures[name, *options.items()].result()
+
+    def results(self, name: str):
+        """Shapes of the results of the program ``name``, None if it was not requested. Waits until it is traced."""
+        lowered = self._lowered.get(name)
+        return None if lowered is None else lowered.result().out_info
 
     def idle(self) -> bool:
         """Whether all requested programs are compiled."""

@@ -86,7 +86,8 @@ class Progress:
         iteration: finished iterations.
         env_steps: steps of all environments together.
         seconds: wall-clock time of all sessions of the run.
-        best_score: best mean return of an evaluation, None before the first.
+        best_score: best score of an evaluation, None before the first.
+        best_by: name and direction of this score, see ``runner.best_metric``.
         rewards, lengths: returns and lengths of the last 100 finished episodes.
         evaluation: scalars of the last evaluation.
         report: seconds by section.
@@ -96,6 +97,7 @@ class Progress:
     env_steps: int = 0
     seconds: float = 0.0
     best_score: float | None = None
+    best_by: str = "Eval/mean_return max"
     rewards: EpisodeWindow = field(default_factory=EpisodeWindow)
     lengths: EpisodeWindow = field(default_factory=EpisodeWindow)
     evaluation: dict[str, float] = field(default_factory=dict)

@@ -4,7 +4,7 @@ import math
 import pickle
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,19 @@ OLD_FORMATS = {b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19": 0, b"ustar": 257}
 
 class TorchFileError(ValueError):
     """A torch file cannot be read or does not match the policy; one line per fault."""
+
+
+def all_faults(*imports: Callable[[], Any]) -> list:
+    """Runs all imports. Returns their results, or raises one ``TorchFileError`` with the faults of all."""
+    results, lines = [], []
+    for run in imports:
+        try:
+            results.append(run())
+        except TorchFileError as error:
+            lines.append(str(error))
+    if lines:
+        raise TorchFileError("\n".join(lines))
+    return results
 
 
 def load_torch(path: str | Path) -> dict:

@@ -1,7 +1,6 @@
 """Observation statistics in torch checkpoints: st_rl's and rsl_rl's ``EmpiricalNormalization``."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -9,54 +8,53 @@ from strl_jax.observations import Segments
 from strl_jax.torch_files.file import TorchFileError
 from strl_jax.types import RunningStats
 
-# Keys and prefixes of the statistics of a group: a checkpoint has a separate dict, or (newer rsl_rl) stores
-# them among the weights.
-DICTS = {
-    "actor": ("obs_norm_state_dict",),
-    "critic": ("critic_obs_norm_state_dict", "privileged_obs_norm_state_dict"),
-}
-PREFIXES = {"actor": "actor_obs_normalizer.", "critic": "critic_obs_normalizer."}
-
-
-def split(checkpoint: Mapping[str, Any]) -> tuple[dict, dict[str, dict]]:
-    """The weights without statistics, and the statistics of the groups that have some.
-
-    Args:
-        checkpoint: a dict with ``model_state_dict``.
-
-    Returns:
-        Torch name -> weight, and group -> ``{"_mean": [1, D], "_var": [1, D], "count": []}``.
-    """
-    weights, statistics = dict(checkpoint["model_state_dict"]), {}
-    for group, keys in DICTS.items():
-        for key in keys:
-            if checkpoint.get(key):  # without normalisation the dict is empty: that of torch.nn.Identity
-                statistics[group] = dict(checkpoint[key])
-        prefix = PREFIXES[group]
-        inner = {name: weights.pop(name) for name in list(weights) if name.startswith(prefix)}
-        if inner:
-            statistics[group] = {name.removeprefix(prefix): value for name, value in inner.items()}
-    return weights, statistics
+FOREVER = np.finfo(np.float32).max  # a count of samples after which no statistics change
 
 
 def import_statistics(
-    statistics: Mapping[str, Mapping], groups: Mapping[str, Segments], count: float
-) -> dict[str, dict[str, RunningStats]]:
-    """Group -> component -> statistics, as numpy arrays.
+    statistics: Mapping[str, Mapping], groups: Mapping[str, Segments], count: float, eps: float
+) -> tuple[dict[str, dict[str, RunningStats]], list[str]]:
+    """Group -> component -> statistics, as numpy arrays, and a line for each group without statistics in the file.
+
+    rsl_rl 3 and newer normalise the observations of actor and critic separately. A group that the file does
+    not normalise gets mean 0 and standard deviation 1 - eps, which change nothing, and keeps them.
 
     Args:
-        statistics: the statistics that ``split`` returns.
+        statistics: those of a ``layouts.Model``.
         groups: layouts of the groups.
         count: number of samples; used if the file does not contain it.
+        eps: added to the standard deviation when observations are normalised.
 
     Raises:
-        TorchFileError: one line for every group without statistics, and for statistics of
-            the wrong size or with invalid values.
+        TorchFileError: one line for statistics of the wrong size or with invalid values, and for an eps of 1 or more
+            where statistics are absent.
     """
-    lines = [line for group, segments in groups.items() for line in _faults(group, statistics.get(group), segments)]
+    given = {group: segments for group, segments in groups.items() if group in statistics}
+    absent = [group for group in groups if group not in given]
+    lines = [line for group, segments in given.items() for line in _faults(_title(group), statistics[group], segments)]
+    if eps >= 1:
+        lines += [f"{_title(group)}: not in the file; algorithm.normalization_eps must be below 1" for group in absent]
     if lines:
         raise TorchFileError("\n".join(lines))
-    return {group: _by_component(statistics[group], segments, count) for group, segments in groups.items()}
+    imported = {
+        group: _by_component(statistics[group], segments, count) if group in given else _unchanged(segments, eps)
+        for group, segments in groups.items()
+    }
+    why = "not in the file, so they are not normalised: mean 0, standard deviation 1, constant"
+    return imported, [f"{_title(group)}: {why}" for group in groups if group not in given]
+
+
+def import_one(title: str, statistics: Mapping, shape: tuple[int, ...]) -> RunningStats:
+    """Statistics of one quantity; ``title`` names it in messages. Without a count, the count is 0.
+
+    Raises:
+        TorchFileError: as ``import_statistics``.
+    """
+    segments = Segments(("all",), (shape,))
+    lines = _faults(title, statistics, segments)
+    if lines:
+        raise TorchFileError("\n".join(lines))
+    return _by_component(statistics, segments, 0.0)["all"]
 
 
 def _by_component(statistics: Mapping, segments: Segments, count: float) -> dict[str, RunningStats]:
@@ -70,10 +68,20 @@ def _by_component(statistics: Mapping, segments: Segments, count: float) -> dict
     }
 
 
-def _faults(group: str, statistics: Mapping | None, segments: Segments) -> list[str]:
-    title, lines = f"statistics of the {group}'s observations", []
-    if statistics is None:
-        return [f"{title}: in the policy only, {segments.size} entries"]
+def _unchanged(segments: Segments, eps: float) -> dict[str, RunningStats]:
+    """Statistics with which (x - mean) / (std + eps) is x."""
+    return {
+        name: RunningStats(np.zeros(shape, np.float32), np.full(shape, (1 - eps) ** 2, np.float32), FOREVER)
+        for name, shape in zip(segments.names, segments.shapes, strict=True)
+    }
+
+
+def _title(group: str) -> str:
+    return f"statistics of the {group}'s observations"
+
+
+def _faults(title: str, statistics: Mapping, segments: Segments) -> list[str]:
+    lines = []
     for key in ("_mean", "_var"):
         value, label = statistics.get(key), f"{title}, {key}"
         if not isinstance(value, np.ndarray):

@@ -1,6 +1,7 @@
 """Import of the weights of a torch actor-critic into a policy, with one line for every mismatch."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -9,34 +10,57 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from strl_jax.modules.policy import Policy
 from strl_jax.torch_files import names as torch_names
+from strl_jax.torch_files.architecture import differences
 from strl_jax.torch_files.file import TorchFileError
+from strl_jax.torch_files.layouts import Model
 
 Path = tuple[str, ...]
 STD, LOG_STD = ("std",), ("log_std",)
+CRITIC = re.compile(r"critic|memory_critic|critic_encoder_\d+")  # first part of the paths of the critic's parameters
 
 
-def import_weights(state_dict: Mapping[str, np.ndarray], policy: Policy) -> dict:
-    """Converts a torch ``model_state_dict`` to Flax variables ``{"params": ...}`` of numpy arrays.
+def import_weights(model: Model, policy: Policy) -> dict:
+    """Converts the weights of a file to Flax variables ``{"params": ...}`` of numpy arrays.
 
     ``std`` of the file is converted to log(std) if the policy has that parameter, and
-    ``log_std`` to std.
+    ``log_std`` to std. A student or a teacher has no critic, and may have no standard
+    deviation; these parameters are absent from the result.
 
     Args:
-        state_dict: torch name -> array, without the statistics of observations, which
-            ``statistics.split`` removes.
         policy: with ``actor_obs`` and ``critic_obs``.
 
     Raises:
         TorchFileError: one line for every name that is missing on one side, every shape
-            that differs (torch shapes), every ``std`` that is not positive and every
-            weight that is not finite.
+            that differs (torch shapes), every ``std`` that is not positive, every
+            weight that is not finite, and a standard deviation that depends on the state; then
+            one line for every setting of the policy that differs.
         ValueError: the policy has no ``actor_obs`` or ``critic_obs``.
     """
-    shapes, places = parameter_shapes(policy), locate(state_dict, policy)
-    lines = faults(state_dict, places, shapes)
+    weights, shapes = model.policy, parameter_shapes(policy)
+    places, lines = locate(weights, policy), []
+    if model.distillation:
+        shapes = {path: leaf for path, leaf in shapes.items() if not CRITIC.fullmatch(path[0])}
+    last = ("actor", f"layer_{len(policy.actor_hidden_dims)}")
+    head = [name for name, path in places.items() if path is not None and path[:2] == last]
+    if not model.has_std and any(np.shape(weights[name])[:1] == (2 * policy.action_size,) for name in head):
+        lines.append(_depends_on_state(model.label(head[0]), policy.action_size))
+        places = {name: path for name, path in places.items() if name not in head}
+        shapes = {path: leaf for path, leaf in shapes.items() if path[:2] != last and path not in (STD, LOG_STD)}
+    elif model.distillation and not model.has_std:
+        shapes = {path: leaf for path, leaf in shapes.items() if path not in (STD, LOG_STD)}
+    mismatches = faults(weights, places, shapes, label=model.label)
+    lines += mismatches + (differences(weights, policy) if mismatches else [])
     if lines:
         raise TorchFileError("\n".join(lines))
-    return {"params": arrange(state_dict, places, shapes)}
+    return {"params": arrange(weights, places, shapes)}
+
+
+def _depends_on_state(name: str, actions: int) -> str:
+    return (
+        f"{name}: 2 outputs for each of the {actions} actions, and no std in the file: a standard deviation that "
+        "depends on the state (state_dependent_std, or HeteroscedasticGaussianDistribution) is not supported, nor is "
+        "BetaDistribution; train with state_dependent_std=False or with GaussianDistribution"
+    )
 
 
 def arrange(state_dict: Mapping[str, np.ndarray], places: Mapping[str, Path], shapes: Mapping) -> dict:
@@ -85,25 +109,32 @@ def _value(name: str, path: Path, value: np.ndarray) -> np.ndarray:
 
 
 def faults(
-    state_dict: Mapping, places: Mapping[str, Path | None], shapes: Mapping, owner: str = "the policy"
+    state_dict: Mapping,
+    places: Mapping[str, Path | None],
+    shapes: Mapping,
+    owner: str = "the policy",
+    label: Callable[[str], str] = str,
 ) -> list[str]:
-    """One line for every mismatch between the arrays and the parameters of ``owner``; arguments as in ``arrange``."""
+    """One line for every mismatch between the arrays and the parameters of ``owner``; arguments as in ``arrange``.
+
+    ``label`` gives the name in the file.
+    """
     lines, taken = [], {}
     for name, path in places.items():
-        value = state_dict[name]
+        value, shown = state_dict[name], label(name)
         if path not in shapes:
-            lines.append(f"{name}: in the file only, {_show(np.shape(value))}")
+            lines.append(f"{shown}: in the file only, {_show(np.shape(value))}")
             continue
         wanted = torch_names.torch_shape(path, shapes[path].shape)
         if path in taken:
-            lines.append(f"{name}: the same parameter as {taken[path]}")
+            lines.append(f"{shown}: the same parameter as {taken[path]}")
         elif value.shape != wanted:
-            lines.append(f"{name}: {_show(value.shape)} in the file, {_show(wanted)} in {owner}")
+            lines.append(f"{shown}: {_show(value.shape)} in the file, {_show(wanted)} in {owner}")
         elif not np.isfinite(value).all():
-            lines.append(f"{name}: not finite in the file")
+            lines.append(f"{shown}: not finite in the file")
         elif name == "std" and not (value > 0).all():
-            lines.append(f"{name}: {value.tolist()} is not allowed; a standard deviation must be > 0")
-        taken.setdefault(path, name)
+            lines.append(f"{shown}: {value.tolist()} is not allowed; a standard deviation must be > 0")
+        taken.setdefault(path, shown)
     for path, leaf in shapes.items():
         if path not in taken:
             shape = torch_names.torch_shape(path, leaf.shape)

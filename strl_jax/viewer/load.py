@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax.numpy as jnp
 import yaml
 from flax.traverse_util import empty_node, flatten_dict
 
@@ -22,7 +23,7 @@ class Trained:
 
     Attributes:
         config: config of the run, with the overrides.
-        env: environments with episodes as in training.
+        env: environments with episodes as in training, at the iteration of the checkpoint.
         algorithm: holds the policy module and its observation groups.
         variables: Flax variables of the policy.
         stats: statistics that normalise the observations.
@@ -81,4 +82,5 @@ def load(source: Checkpointer, chosen: Sequence[tuple[str, int]], config: Config
     """
     algorithm = acting.make_acting(config, env.env)
     kind, iteration, train, _ = read_acting(source, chosen, algorithm, config)
+    env = env.at_iteration(jnp.int32(iteration))
     return Trained(config, env, algorithm, train["params"]["policy"], train["stats"], kind, iteration)

@@ -45,7 +45,7 @@ def test_resumed_run_is_the_straight_run(tmp_path):
     config["policy"] |= {"rnn_type": "lstm", "rnn_hidden_size": 4}
 
     def learn(name: str, iterations: int, resume: bool = False) -> OnPolicyRunner:
-        runner = OnPolicyRunner(Walk(), config, tmp_path / name, ONE)
+        runner = OnPolicyRunner(Walk(), config, tmp_path / name, mesh=ONE)
         if resume:
             assert runner.load(tmp_path / name) == []
         runner.learn(iterations)

@@ -74,7 +74,7 @@ def resumed(folder, end, stopped):
 def load(path):
     """States and progress of a run, and the lines that ``load`` gives."""
     config, _ = read_config(path)
-    runner = OnPolicyRunner(None, config, None, make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(None, config, None, mesh=make_mesh(jax.devices()[:1]))
     lines = runner.load(path)
     runner.close()
     return runner, lines

@@ -21,7 +21,7 @@ def tiny(log_root, env: str, algorithm: str, policy_class: str, policy: dict, **
 
 def learn(config: dict, path, iterations: int, resume: bool = False) -> OnPolicyRunner:
     """The runner after so many iterations more."""
-    runner = OnPolicyRunner(None, config, path, ONE)
+    runner = OnPolicyRunner(None, config, path, mesh=ONE)
     if resume:
         assert runner.load(path) == []
     runner.learn(iterations)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import write
+from commands import same, write
 from jax.flatten_util import ravel_pytree
 
 from golden.files import FOLDER, Golden, paths, ppo_fields, to_flax
@@ -114,6 +114,15 @@ def test_file_is_read_without_torch(imported):
     assert list(weights) == golden.config["param_order"]
     for name, value in weights.items():
         np.testing.assert_array_equal(value, golden[f"param/{name}"], err_msg=name)
+
+
+def test_the_runner_loads_the_file_itself(imported):
+    golden, runner = imported
+    direct = OnPolicyRunner(None, runner.config)
+    direct.load(FOLDER / golden.config["file"])
+    assert same(direct.train_state, runner.train_state)
+    assert direct.current_learning_iteration == golden.config["iter"]
+    direct.close()
 
 
 def _flat(variables, weights) -> list:

@@ -39,7 +39,7 @@ def taught(teacher) -> dict:
 
 
 def train(config: dict, folder, name: str, iterations: int) -> OnPolicyRunner:
-    runner = OnPolicyRunner(None, config, folder / name, make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(None, config, folder / name, mesh=make_mesh(jax.devices()[:1]))
     runner.learn(iterations)
     runner.close()
     return runner
@@ -78,7 +78,7 @@ def test_log_and_time_split(folder, teacher):
     options = taught(teacher) | {"amp_replay_size": 8, "teacher_act_prob": 0.0}
     config = config_of(folder, "ATPPO", "AmpActorCritic", **options)
     config["runner"] |= {"time_split": True, "last_interval": 3}  # what is saved has been logged
-    runner = OnPolicyRunner(None, config, folder / "run", make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(None, config, folder / "run", mesh=make_mesh(jax.devices()[:1]))
     runner.programs.get("update")  # else the training may end before it is compiled
     runner.learn(TIMED)
     runner.close()

@@ -19,6 +19,7 @@ from strl_jax.envs import probe
 from strl_jax.interop import export
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.errors import CheckpointError
+from strl_jax.runners import loading
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
 
@@ -415,7 +416,7 @@ def source(files, tmp_path_factory):
     """A run of everything at once, with other numbers in ``last`` (seed 1) and in ``best`` (seed 2)."""
     folder = tmp_path_factory.mktemp("source")
     config, _ = from_dict(everything(files))
-    runner = OnPolicyRunner(None, config, run_dir.create(folder / "run", config), ONE)
+    runner = OnPolicyRunner(None, config, run_dir.create(folder / "run", config), mesh=ONE)
     fresh, runner.rollout_state = runner.fresh_states(False)
     for seed, kind in ((2, "best"), (1, "last")):
         runner.train_state = random(fresh, seed)
@@ -427,7 +428,7 @@ def source(files, tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["last", "best"])
 def test_weights_alone_are_all_networks_and_statistics(kind, source, files):
-    runner = OnPolicyRunner(None, source.config, None, ONE)
+    runner = OnPolicyRunner(None, source.config, None, mesh=ONE)
     assert runner.load(source.log_dir, load_optimizer=False, kind=kind) == []
     saved = random(source.fresh_states(False)[0], {"last": 1, "best": 2}[kind])
     assert runner.train_state.params.keys() == {"policy", "discriminator", "rnd", "rnd_target"}
@@ -444,7 +445,7 @@ def test_weights_alone_are_all_networks_and_statistics(kind, source, files):
 
 
 def test_a_run_without_the_networks_does_not_fit(source, files):
-    runner = OnPolicyRunner(None, from_dict(everything(files, rnd_cfg={"num_outputs": 2}))[0], None, ONE)
+    runner = OnPolicyRunner(None, from_dict(everything(files, rnd_cfg={"num_outputs": 2}))[0], None, mesh=ONE)
     with pytest.raises(CheckpointError, match=r"does not fit: .*rnd") as caught:
         runner.load(source.log_dir, load_optimizer=False)
     assert "\n" not in str(caught.value)
@@ -460,10 +461,10 @@ def test_other_runs_start_from_its_policy(source, files):
         everything(files, **start),
         tppo(files, groups=groups, **start),
     ):
-        runner = OnPolicyRunner(None, values, None, ONE)
-        runner.check_start()
+        runner = OnPolicyRunner(None, values, None, mesh=ONE)
+        loading.check_start(runner.config)
         fresh, _ = runner.fresh_states(False)
-        lines = runner.start_states(False)
+        lines = loading.start(runner, runner.config.runner.init_from, False)
         scaled = runner.config.algorithm.normalize_rewards
         assert lines == ([] if scaled else ["normalize_rewards: True in the checkpoint, False now"])
         state, saved = runner.train_state, random(source.fresh_states(False)[0], 2)  # the best

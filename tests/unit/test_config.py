@@ -205,6 +205,7 @@ def test_schema_describes_every_key_and_forbids_others():
     classes = {policy_config(name).__name__ for name in FIELDS} | {kind.__name__ for kind in ALGORITHMS.values()}
     parts = {schedule.__name__ for schedule in Schedule.__subclasses__()} | {
         "RNDConfig",
+        "WeightSchedule",
         "MlpKwargs",
         "EncoderKwargs",
         "DiscriminatorConfig",

@@ -2,11 +2,11 @@
 
 import pytest
 
+from strl_jax.algorithms.optimizers import OPTIMIZERS
 from strl_jax.config import ConfigError, from_dict, load
 from strl_jax.config.errors import raised, show
-from strl_jax.config.policy import FIELDS
+from strl_jax.config.policy import ACTIVATION_NAMES, FIELDS
 from strl_jax.config.sections import ALGORITHMS
-from strl_jax.modules.mlp import ACTIVATIONS
 
 ENV = {"name": "probe:constant"}
 
@@ -119,10 +119,10 @@ def test_a_missing_key():
 @pytest.mark.parametrize(
     ("path", "name", "known", "near"),
     [
-        ("algorithm.optimizer_class_name", "adam", "Adam, AdamW, Adamax, NAdam, RAdam, RMSprop, SGD", "Adam"),
+        ("algorithm.optimizer_class_name", "adam", ", ".join(OPTIMIZERS), "Adam"),
         ("algorithm.schedule", "adaptiv", "fixed, adaptive or a mapping", "adaptive"),
-        ("policy.activation", "rellu", ", ".join(ACTIVATIONS), "relu"),
-        ("policy.mu_activation", "tan", ", ".join(ACTIVATIONS), "tanh"),
+        ("policy.activation", "rellu", ", ".join(ACTIVATION_NAMES), "relu"),
+        ("policy.mu_activation", "tan", ", ".join(ACTIVATION_NAMES), "tanh"),
         ("policy.initialization", "torsch", "torch, orthogonal", "torch"),
         ("runner.logger", "wand", "tensorboard, wandb, none or an import path pkg.mod:Class", "wandb"),
         ("runner.runner_class_name", "OnPolicyRuner", "OnPolicyRunner", "OnPolicyRunner"),

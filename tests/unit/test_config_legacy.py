@@ -161,3 +161,29 @@ def test_legacy_names_work_inside_an_override(tmp_path):
     assert config.policy.activation == "elu"  # an override replaces what it names
     assert config.runner.run_name == ""
     assert warnings == ["runner.load_run: " + RESUME]
+
+
+AMP = "{env: {name: 'probe:style'}, runner: {policy_class_name: AmpActorCritic, algorithm_class_name: APPO}"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "policy.amp_discriminator={input_dim: 3, hidden_dims: [7]}",
+        "policy={amp_discriminator: {input_dim: 3, hidden_dims: [7]}}",
+    ],
+)
+def test_a_key_is_removed_at_any_depth_of_an_override_as_in_a_file(override, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(AMP + "}")
+    config, warnings = load(path, [override])
+    assert config.policy.amp_discriminator.hidden_dims == (7,)
+    path.write_text(AMP + ", policy: {amp_discriminator: {input_dim: 3, hidden_dims: [7]}}}")
+    assert load(path) == (config, warnings)
+    assert [line.split(":")[0] for line in warnings] == ["policy.amp_discriminator.input_dim"]
+
+
+def test_a_key_in_the_file_and_in_overrides_gives_one_line(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("{env: {name: 'probe:constant'}, runner: {load_run: x}}")
+    assert load(path, ["runner.load_run=y", "runner={load_run: z}"])[1] == [f"runner.load_run: {RESUME}"]

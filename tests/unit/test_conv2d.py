@@ -180,7 +180,7 @@ def test_orthogonal_initialisation():
         ({"kernel_sizes": (1, 1, 1)}, "lengths must be equal: channels 2, kernel_sizes 3, strides 2, paddings 2"),
         ({"paddings": (0,)}, "lengths must be equal: channels 2, kernel_sizes 2, strides 2, paddings 1"),
         ({"normlayer": "LayerNorm"}, "unknown normlayer 'LayerNorm'; known: None, BatchNorm2d, InstanceNorm2d"),
-        ({"nonlinearity": "Rellu"}, "unknown activation 'Rellu'; known: elu, .*leakyrelu"),
+        ({"nonlinearity": "Rellu"}, "unknown activation 'Rellu'; known: elu, .*LeakyReLU"),
         ({"kernel_sizes": (1, 9)}, "kernel .9, 9.*leave -2 x -1 of an image of 6 x 7"),
     ],
 )

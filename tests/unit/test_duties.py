@@ -40,6 +40,16 @@ def test_saving_at_intervals_and_at_the_end():
     assert saver.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
 
 
+def test_no_numbered_checkpoint_but_the_last():
+    saver, progress = Saver(), Progress()
+    saving = IntervalSaving(saver, progress, last_interval=2, numbered_interval=0)
+    for progress.iteration in range(1, 5):
+        if saving.is_due(progress.iteration):
+            saving.save(progress.iteration, "train", "rollout")
+    saving.finish("train", "rollout")
+    assert saver.saves == [("last", 2), ("last", 4), ("last", 4), ("numbered", 4), "wait"]
+
+
 def test_without_a_saver_nothing_is_due():
     saving = IntervalSaving(None, Progress(), 1, 1)
     assert not saving.is_due(1)

@@ -63,12 +63,16 @@ def test_mean_of_sums():
 
 
 REFUSED = [
-    ({"estimator_loss_func": "cross_entropy"}, "'mse_loss', 'l1_loss', 'smooth_l1_loss' or 'huber_loss'"),
+    ({"estimator_loss_func": "cross_entropy"}, "'mse_loss', 'l1_loss', .*'kl_div'"),
     ({"estimator_loss_kwargs": {"beta": 1.0}}, "mse_loss does not take beta; it takes none"),
     ({"estimator_loss_func": "huber_loss", "estimator_loss_kwargs": {"beta": 1.0}}, "does not take beta.*takes delta"),
     ({"estimator_loss_func": "huber_loss", "estimator_loss_kwargs": {"delta": 0.0}}, "needs beta >= 0 and delta > 0"),
     ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": -1.0}}, "greater than or equal to 0"),
     ({"estimator_loss_func": "smooth_l1_loss", "estimator_loss_kwargs": {"beta": float("nan")}}, "finite number"),
+    ({"estimator_loss_func": "huber_loss", "estimator_loss_kwargs": {"delta": True}}, "needs a number for delta"),
+    ({"estimator_loss_func": "kl_div", "estimator_loss_kwargs": {"log_target": 1.0}}, "needs true or false for log_t"),
+    ({"estimator_loss_func": "binary_cross_entropy", "estimator_loss_kwargs": {"weight": 1.0}}, "takes none"),
+    ({"estimator_loss_func": "gaussian_nll_loss"}, "binary_cross_entropy"),
     ({"estimator_coef": 1.0}, "Extra inputs are not permitted"),
 ]
 

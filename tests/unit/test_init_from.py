@@ -14,7 +14,7 @@ from strl_jax.builders.stored import read_policy
 from strl_jax.config import load
 from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.reader import KINDS
-from strl_jax.runners import launch
+from strl_jax.runners import launch, loading
 from strl_jax.runners.on_policy import OnPolicyRunner
 
 SMALL = {"actor": ["position"], "critic": ["position", "goal"]}
@@ -93,8 +93,8 @@ def test_the_best_policy_is_taken_and_a_damaged_one_passed_over(source, tmp_path
     runner = OnPolicyRunner(None, load(config(tmp_path, SMALL, init_from=str(origin)))[0])
 
     def start() -> int:
-        runner.check_start()
-        assert runner.start_states(False) == []
+        loading.check_start(runner.config)
+        assert loading.start(runner, runner.config.runner.init_from, False) == []
         return 0
 
     def started() -> np.ndarray:

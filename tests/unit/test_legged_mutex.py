@@ -32,7 +32,7 @@ def trained(name: str, action_scale: float) -> OnPolicyRunner:
         "algorithm": {"num_learning_epochs": 1, "num_mini_batches": 2},
         "runner": {"num_steps_per_env": 2, "logger": "none", "time_split": False},
     }
-    runner = OnPolicyRunner(None, from_dict(settings)[0], Path("logs") / name, make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(None, from_dict(settings)[0], Path("logs") / name, mesh=make_mesh(jax.devices()[:1]))
     runner.learn(2)
     runner.close()
     return runner

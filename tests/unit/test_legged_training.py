@@ -27,7 +27,7 @@ def config(**kwargs) -> dict:
 
 def trained(config: dict, iterations: int, folder) -> tuple[OnPolicyRunner, list[dict]]:
     """The runner after so many iterations, and its log."""
-    runner = OnPolicyRunner(None, from_dict(config)[0], folder, make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(None, from_dict(config)[0], folder, mesh=make_mesh(jax.devices()[:1]))
     runner.learn(iterations)
     runner.close()
     return runner, log(folder)

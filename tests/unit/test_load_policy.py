@@ -26,7 +26,7 @@ def runner(groups: dict, log_dir=None, mu_activation=None, **algorithm) -> OnPol
         "algorithm": {"empirical_normalization": True, "normalize_rewards": True} | algorithm,
         "runner": {"num_steps_per_env": 2, "logger": "none", "time_split": False},
     }
-    return OnPolicyRunner(None, config, log_dir, ONE)
+    return OnPolicyRunner(None, config, log_dir, mesh=ONE)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,10 @@ NEEDED = {
     "ExponentialLR": {"gamma": 0.5},
     "CosineAnnealingLR": {"T_max": 5},
     "CosineAnnealingWarmRestarts": {"T_0": 5, "T_mult": 2},
+    "CyclicLR": {"base_lr": 0.1, "max_lr": 1.0},
+    "OneCycleLR": {"max_lr": 1.0, "total_steps": 9},
 }
+FUNCTIONS = [name for name in lr_schedulers.SCHEDULERS if name != "ReduceLROnPlateau"]  # of the iteration
 
 
 def rates(name: str, iterations: list[int], **arguments) -> np.ndarray:
@@ -81,7 +84,7 @@ def test_many_iterations_keep_their_digits():
     np.testing.assert_allclose(rates("CosineAnnealingLR", [1_000_003], T_max=10), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", lr_schedulers.SCHEDULERS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_float32_in_double_precision(name):
     arguments = NEEDED.get(name, {})
     single = rates(name, [3], **arguments)
@@ -102,7 +105,7 @@ def line(name, arguments: dict, **algorithm) -> str:
 REFUSED = [
     # scheduler, the key that is wrong, its values, what is allowed
     ("StepLR", "step_size", [0], ">= 1"),
-    ("StepLR", "step_size", [2.0, True, None, "2"], "an integer"),
+    ("StepLR", "step_size", [2.5, True, None, "2"], "an integer"),
     ("StepLR", "gama", [1], "StepLR takes step_size, gamma"),
     ("StepLR", "initial", [1.0], "StepLR takes step_size, gamma"),
     ("StepLR", "gamma", [0], "> 0"),
@@ -120,6 +123,16 @@ REFUSED = [
     ("ConstantLR", "factor", [2], "<= 1"),
     ("PolynomialLR", "power", [0], ">= 0.001"),
     ("PolynomialLR", "total_iters", [0], ">= 1"),
+    ("CyclicLR", "max_lr", [-1.0], ">= 0"),
+    ("CyclicLR", "mode", ["exp"], "triangular, triangular2, exp_range"),
+    ("CyclicLR", "scale_fn", ["f"], "CyclicLR takes "),
+    ("CyclicLR", "max_momentum", [1.0], "< 1"),
+    ("OneCycleLR", "total_steps", [None], "epochs and steps_per_epoch"),
+    ("OneCycleLR", "anneal_strategy", ["cosine"], "cos, linear"),
+    ("OneCycleLR", "pct_start", [1.5], "<= 1"),
+    ("ReduceLROnPlateau", "factor", [1.0], "< 1"),
+    ("ReduceLROnPlateau", "patience", [-1], ">= 0"),
+    ("ReduceLROnPlateau", "mode", ["least"], "min, max"),
 ]
 
 
@@ -150,3 +163,42 @@ def test_what_excludes_a_scheduler():
     found = line("StepLR", {"step_size": 2}, schedule="adaptive")
     assert found.startswith("algorithm.lr_scheduler_class_name: StepLR is not allowed")
     assert "schedule must be fixed" in found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"total_steps": 9, "epochs": 3},
+        {"epochs": 3},
+        {"epochs": 3, "steps_per_epoch": 3, "total_steps": 9},
+    ],
+)
+def test_one_cycle_needs_its_steps_once(arguments):
+    found = line("OneCycleLR", {"max_lr": 1.0} | arguments)
+    assert found.startswith("algorithm.lr_scheduler.total_steps: ")
+    assert "epochs and steps_per_epoch" in found
+
+
+def test_one_cycle_stays_at_its_end():
+    """From 1 / 25 up to 1 and down to 1 / 25 / 1e4; the last step is 8."""
+    actual = rates("OneCycleLR", [0, 8, 9, 10**9], max_lr=1.0, total_steps=9)
+    np.testing.assert_allclose(actual, [1 / 25, 4e-6, 4e-6, 4e-6], rtol=1e-5)
+
+
+def test_whole_floats_are_numbers_of_steps():
+    """YAML reads 1e3 as a float."""
+    np.testing.assert_array_equal(
+        rates("StepLR", [999, 1000], step_size=1e3), rates("StepLR", [999, 1000], step_size=1000)
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["Adagrad", "Adadelta"])
+@pytest.mark.parametrize("name", ["CyclicLR", "OneCycleLR"])
+def test_momentum_is_cycled_where_there_is_one(name, optimizer):
+    found = line(name, NEEDED[name], optimizer_class_name=optimizer)
+    assert found.startswith("algorithm.lr_scheduler.cycle_momentum: ")
+    assert optimizer in found
+    assert "false" in found
+    arguments = NEEDED[name] | {"cycle_momentum": False}
+    algorithm = {"lr_scheduler_class_name": name, "lr_scheduler": arguments, "optimizer_class_name": optimizer}
+    from_dict({"env": {"name": "probe:constant"}, "runner": {"algorithm_class_name": "TPPO"}, "algorithm": algorithm})

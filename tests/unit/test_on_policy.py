@@ -11,6 +11,7 @@ import pytest
 from commands import Walk, log, same, settings
 
 from strl_jax.config import ConfigError
+from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.runners import loop
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.runners.progress import Progress
@@ -66,7 +67,7 @@ def repository(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, repository):
     """A runner after six iterations, its trial, and what ``learn`` returned."""
-    runner, trial = OnPolicyRunner(Walk(), train_cfg(), tmp_path_factory.mktemp("run"), ONE), Trial()
+    runner, trial = OnPolicyRunner(Walk(), train_cfg(), tmp_path_factory.mktemp("run"), mesh=ONE), Trial()
     runner.add_git_repo_to_log(repository / "gait.py")
     runner.programs.get("update")  # otherwise the run can end before the update is compiled
     result = runner.learn(6, init_at_random_ep_len=True, trial=trial)
@@ -77,7 +78,7 @@ def trained(tmp_path_factory, repository):
 @pytest.fixture(scope="module")
 def second():
     """Another runner with the same config, without a run folder."""
-    runner = OnPolicyRunner(Walk(), train_cfg(max_env_steps=40), None, ONE)
+    runner = OnPolicyRunner(Walk(), train_cfg(max_env_steps=40), None, mesh=ONE)
     yield runner
     runner.close()
 
@@ -129,7 +130,7 @@ def test_time_of_an_iteration_ends_when_its_metrics_are_there(tmp_path, monkeypa
     monkeypatch.setattr(loop, "on_host", on_host)
     config = train_cfg()
     config["runner"] |= {"eval_interval": 4, "last_interval": 1000, "time_split": False}
-    runner = OnPolicyRunner(Walk(), config | {"save_interval": 1000}, tmp_path, ONE)
+    runner = OnPolicyRunner(Walk(), config | {"save_interval": 1000}, tmp_path, mesh=ONE)
     runner.learn(7)
     runner.close()
     times = {line["iteration"]: line["Perf/iteration_time"] for line in log(tmp_path)}
@@ -194,9 +195,11 @@ def test_load_without_optimizer_restores_weights_and_statistics(trained, second)
     assert second.load(trained[0].log_dir, load_optimizer=False) == []
     assert same((second.train_state.params, second.train_state.stats), (state.params, state.stats))
     assert not same(second.train_state.opt_state, state.opt_state)
-    assert int(second.train_state.iteration) == 0
+    assert int(second.train_state.iteration) == second.current_learning_iteration == 6
     assert float(second.train_state.learning_rate["policy"]) == pytest.approx(second.config.algorithm.learning_rate)
-    assert second.progress.state() == Progress().state()
+    for name in ("iteration", "env_steps", "best_score", "evaluation"):
+        assert getattr(second.progress, name) == getattr(trained[0].progress, name)
+    assert not same(second.rollout_state, trained[0].rollout_state)
 
 
 def test_budget_of_env_steps(second):
@@ -223,7 +226,7 @@ def test_policy_outlives_further_training(second):
 
 def test_results_are_nan_where_the_environment_has_no_metrics():
     config = train_cfg() | {"env": {"name": "probe:constant", "num_envs": 4}}
-    runner = OnPolicyRunner(None, config, None, ONE)
+    runner = OnPolicyRunner(None, config, None, mesh=ONE)
     assert math.isnan(runner.metrics_velrmsd)
     runner.train_state, _ = runner.fresh_states(False)
     assert runner.evaluation()["Eval/mean_return"] == 1.0
@@ -233,7 +236,7 @@ def test_results_are_nan_where_the_environment_has_no_metrics():
 
 
 def test_calls_before_there_is_a_policy():
-    runner = OnPolicyRunner(Walk(), train_cfg(), None, ONE)
+    runner = OnPolicyRunner(Walk(), train_cfg(), None, mesh=ONE)
     for call in (runner.evaluation, runner.get_inference_policy, runner.save):
         with pytest.raises(RuntimeError, match="call learn or load first"):
             call()
@@ -244,11 +247,11 @@ def test_calls_before_there_is_a_policy():
 
 def test_keys_without_meaning_warn_and_faults_raise():
     with pytest.warns(UserWarning, match=r"^device: ignored"):
-        OnPolicyRunner(Walk(), train_cfg() | {"device": "cuda:0"}, None, ONE)
+        OnPolicyRunner(Walk(), train_cfg() | {"device": "cuda:0"}, None, mesh=ONE)
     with pytest.raises(ConfigError, match="num_envs"):
-        OnPolicyRunner(Walk(), train_cfg(), None, make_mesh(jax.devices()[:3]))
+        OnPolicyRunner(Walk(), train_cfg(), None, mesh=make_mesh(jax.devices()[:3]))
     with pytest.raises(ConfigError, match="gama: unknown key; nearest is gamma"):
-        OnPolicyRunner(Walk(), train_cfg() | {"algorithm": {"gama": 0.9}}, None, ONE)
+        OnPolicyRunner(Walk(), train_cfg() | {"algorithm": {"gama": 0.9}}, None, mesh=ONE)
 
 
 def test_a_folder_accepts_no_second_run(trained):
@@ -256,18 +259,32 @@ def test_a_folder_accepts_no_second_run(trained):
     before = log(trained[0].log_dir)
     with pytest.raises(ConfigError, match="contains a run at iteration 6"):
         runner.learn(1)
-    runner.load(trained[0].log_dir, load_optimizer=False)
+    runner.load(trained[0].log_dir, kind="numbered", iteration=3)  # older than the newest checkpoint
     with pytest.raises(ConfigError, match="contains a run at iteration 6"):
         runner.learn(1)
     assert log(trained[0].log_dir) == before
 
 
-def test_best_and_numbered_load_under_another_optimizer(trained):
+@pytest.mark.parametrize("kind", ["best", "numbered", "last"])
+def test_every_kind_loads_with_and_without_its_optimizer(trained, kind):
+    source = trained[0]
+    number = source.checkpointer.latest(kind)
+    runner = OnPolicyRunner(Walk(), train_cfg(), mesh=ONE)
+    assert runner.load(source.log_dir, kind=kind, iteration=number) == []
+    with_moments = runner.train_state
+    assert runner.load(source.log_dir, load_optimizer=False, kind=kind) == []
+    without = runner.train_state
+    assert same(with_moments.params, without.params)
+    assert not same(with_moments.opt_state, without.opt_state)
+    assert int(with_moments.iteration) == int(without.iteration) == runner.progress.iteration == number
+    if number == 6:
+        assert same(with_moments, source.train_state)
     config = train_cfg()
     config["algorithm"] = {**config["algorithm"], "optimizer_class_name": "SGD"}
-    runner = OnPolicyRunner(Walk(), config, mesh=ONE)
-    number = trained[0].checkpointer.latest("numbered")
-    assert runner.load(trained[0].log_dir, kind="numbered", iteration=number) == []
-    assert same(runner.train_state.params, trained[0].train_state.params)
-    assert runner.progress.iteration == 0
-    assert runner.load(trained[0].log_dir, kind="best") == []
+    other = OnPolicyRunner(Walk(), config, mesh=ONE)
+    with pytest.raises(CheckpointError, match="load_optimizer=False loads only weights") as caught:
+        other.load(source.log_dir, kind=kind)
+    assert "\n" not in str(caught.value)
+    assert other.train_state is None
+    other.load(source.log_dir, load_optimizer=False, kind=kind)
+    assert same(other.train_state.params, without.params)

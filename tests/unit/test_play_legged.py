@@ -32,7 +32,7 @@ def runner(tmp_path_factory):
     data["env"] = {"name": "legged:flat", "num_envs": 4, "episode_length": STEPS, "kwargs": {"episode": still}}
     config, _ = from_dict(data)
     run_dir.write_config(path, config)
-    runner = OnPolicyRunner(None, config, path, make_mesh(jax.devices()[:1]))
+    runner = OnPolicyRunner(None, config, path, mesh=make_mesh(jax.devices()[:1]))
     runner.train_state = jax.tree.map(lambda x: 0 * x, make_state(runner.algorithm))
     runner.progress.iteration = 7
     runner.save("best")

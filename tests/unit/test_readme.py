@@ -20,7 +20,9 @@ import yaml
 from strl_jax import bench, config, play, train
 from strl_jax.algorithms.appo import AmpFields
 from strl_jax.algorithms.estimator import EstimatorFields
-from strl_jax.algorithms.rnd import RNDConfig
+from strl_jax.algorithms.lr_schedulers import SCHEDULERS
+from strl_jax.algorithms.optimizers import OPTIMIZERS
+from strl_jax.algorithms.rnd_config import RNDConfig, WeightSchedule
 from strl_jax.algorithms.schedules import SCHEDULES
 from strl_jax.algorithms.tppo import TeacherFields
 from strl_jax.config import schema
@@ -113,6 +115,11 @@ def test_runner_example_runs(project, capsys):
     assert names["policy"](obs).shape == (5, 1)
 
 
+def test_callback_example_runs(project, capsys):
+    exec(compile(python_example("from strl_jax.runners.callbacks import"), "README", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] in ("None", "terminate_early")
+
+
 def test_update_example_runs(capsys):
     names = {}
     exec(compile(python_example("import functools"), "README", "exec"), names)
@@ -146,7 +153,8 @@ def test_the_folder_above_the_clone_is_a_place_to_work_in(tmp_path):
 def test_every_python_block_runs_in_a_test():
     own = ("# my_package/my_module.py", "from my_package.my_module")
     mutex = "from strl_jax.runners.on_policy import OnPolicyRunner\n\nwalk"  # in test_legged_mutex
-    starts = ("# my_package/my_writer.py", mutex, *own, "import functools", "import jax\nimport numpy")
+    callback = "from strl_jax.runners.callbacks import"
+    starts = ("# my_package/my_writer.py", mutex, *own, callback, "import functools", "import jax\nimport numpy")
     assert [next((s for s in starts if block.startswith(s)), block) for block in blocks("python")] == list(starts)
 
 
@@ -211,12 +219,23 @@ def config_reference() -> str:
 
 def algorithm_tables() -> list[str]:
     """What single algorithms take besides, a table for each set of keywords."""
-    tables = [f"### rnd_cfg\n\n{table(schema.json_schema(RNDConfig))}"]
+    tables = [f"### optimizer_kwargs\n\n{arguments(OPTIMIZERS)}"]
+    for key, model in {"rnd_cfg": RNDConfig, "weight_schedule": WeightSchedule}.items():
+        tables.append(f"### {key}\n\n{table(schema.json_schema(model))}")
     for fields in (EstimatorFields, TeacherFields, AmpFields):
         names = [name for name, kind in ALGORITHMS.items() if issubclass(kind, fields)]
         own = table(schema.json_schema(fields))
         tables.append(f"### `algorithm` of {', '.join(names)}\n\nWhat they take besides.\n\n{own}")
-    return tables
+    return [*tables, f"### lr_scheduler\n\n{arguments(SCHEDULERS)}"]
+
+
+def arguments(classes: dict) -> str:
+    """One row for every class of torch: its arguments, with their defaults."""
+    rows = ["| class | arguments |", "|---|---|"]
+    for name, kind in classes.items():
+        fields = {key: "" if each.is_required() else f" {each.default!r}" for key, each in kind.model_fields.items()}
+        rows.append(f"| `{name}` | {', '.join(f'`{key}`{default}' for key, default in fields.items())} |")
+    return "\n".join(rows) + "\n"
 
 
 def class_tables() -> list[str]:

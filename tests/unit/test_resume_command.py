@@ -152,7 +152,7 @@ def test_a_run_that_lost_its_checkpoints_is_not_started_again(how, tmp_path, cap
 
 @pytest.mark.parametrize(
     ("intervals", "second"),
-    [((50, 50), 50), ((500, 500), 500), ((50, 500), 100), ((500, 50), 100), ((2, 3), 3), ((1, 1), 1)],
+    [((50, 50), 50), ((500, 500), 500), ((50, 500), 100), ((500, 50), 100), ((2, 3), 3), ((1, 1), 1), ((50, 0), 100)],
 )
 def test_a_run_that_may_have_been_killed_before_its_first_checkpoint(intervals, second, tmp_path):
     """The second save waits for the first; until it has, a kill may leave neither."""

@@ -53,7 +53,7 @@ def mutex_config(paths, class_name="ActorCriticMutex", env=None, algorithm=None,
 
 @pytest.fixture(scope="module")
 def mutex(runs, tmp_path_factory):
-    runner = OnPolicyRunner(Course(), mutex_config([run.log_dir for run in runs]), None, ONE)
+    runner = OnPolicyRunner(Course(), mutex_config([run.log_dir for run in runs]), None, mesh=ONE)
     yield runner
     runner.close()
 
@@ -153,7 +153,7 @@ def test_a_sub_policy_with_an_estimator_from_torch(tmp_path):
     save(folder / "model_0.pt", {"model_state_dict": weights, "iter": 0, "infos": None})
     groups = {"groups": {"actor": ACTOR, "critic": ACTOR}}
     shapes = {**SHAPES, "selection": (1,)}
-    runner = OnPolicyRunner(Course(tuple(shapes.items())), mutex_config([folder], env=groups), None, ONE)
+    runner = OnPolicyRunner(Course(tuple(shapes.items())), mutex_config([folder], env=groups), None, mesh=ONE)
     obs = {name: jnp.full((1, *shape), 5.0) for name, shape in shapes.items()} | {"selection": jnp.ones((1, 1))}
     np.testing.assert_allclose(runner.get_inference_policy()(obs), [[10.0, 15.0]])
     runner.close()

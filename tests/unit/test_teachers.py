@@ -59,7 +59,7 @@ def source(path, name="ActorCritic", normalised=True, kinds=("last",), env=None,
         "runner": {"logger": "none"},
     }
     config, _ = from_dict(values)
-    runner = OnPolicyRunner(env, config, run_dir.create(path, config, run_dir.units(env)), ONE)
+    runner = OnPolicyRunner(env, config, run_dir.create(path, config, run_dir.units(env)), mesh=ONE)
     for number, kind in enumerate(kinds):
         runner.train_state = make_state(runner.algorithm, seed + number)
         if normalised:
@@ -373,9 +373,9 @@ def test_what_a_torch_file_does_not_fit(tmp_path):
     assert fault(values) == start + "damaged: File is not a zip file"
     for content in ({"iter": 3}, {"model_state_dict": 3}):
         save(file, content)
-        assert fault(values) == start + "the file has no model_state_dict"
+        assert fault(values).startswith(start + "the file has no model_state_dict; it has ")
     save(file, {"model_state_dict": {"critic.0.weight": 3, "actor.0.weight": np.zeros((2, 14), "f4")}})
-    assert fault(values) == start + "there is no critic.0.weight in model_state_dict"
+    assert fault(values) == start + "there is no critic.0.weight in the file"
 
 
 # From sub-policies

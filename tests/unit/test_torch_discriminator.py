@@ -12,6 +12,7 @@ from torch_checkpoints import adam_state, checkpoint, weights
 from torch_writer import save
 
 from strl_jax import train
+from strl_jax.builders import torch_state
 from strl_jax.config import from_dict
 from strl_jax.interop import torch_checkpoint
 from strl_jax.run_folder import run_dir
@@ -60,7 +61,8 @@ def read(values: dict, file: dict) -> tuple[dict, list[str], OnPolicyRunner]:
     """The imported parts of a file, the notes, and the runner."""
     runner = OnPolicyRunner(None, from_dict(values)[0])
     runner.close()
-    return *torch_checkpoint.read_parts(file, runner), runner
+    fresh = runner.programs.states[0]
+    return *torch_state.read_parts(file, runner.algorithm, fresh, runner.steps_per_iteration), runner
 
 
 def moments(state) -> optax.ScaleByAdamState:
@@ -217,7 +219,7 @@ def distillation(**changes) -> dict:
 
 
 def test_random_network_distillation(tmp_path):
-    file = distillation(**{"state_normalizer._mean": np.zeros((1, 1), "f4"), "state_normalizer._var": np.ones((1, 1))})
+    file = distillation(**{"weight_scheduler.step": np.zeros(1, "f4")})
     parts, lines, runner = read(rnd_settings(tmp_path), checkpoint(rnd_state_dict=file))
     predictor, target = (parts["params"][name]["params"] for name in ("rnd", "rnd_target"))
     np.testing.assert_array_equal(predictor["layer_1"]["kernel"], file["predictor.2.weight"].T)
@@ -226,7 +228,7 @@ def test_random_network_distillation(tmp_path):
     fresh = runner.programs.states[0].params
     for name in ("rnd", "rnd_target"):
         assert jax.tree.map(np.shape, parts["params"][name]) == jax.tree.map(lambda leaf: leaf.shape, fresh[name])
-    assert matches(lines, CHAIN, "^rnd_state_dict, state_normalizer: in the file, not")
+    assert matches(lines, CHAIN, "^rnd_optimizer_state_dict: not in the file", "^rnd_state_dict, weight_scheduler: ")
 
 
 def test_random_network_distillation_of_one_side(tmp_path):

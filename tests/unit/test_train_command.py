@@ -297,8 +297,9 @@ def test_steps_that_were_cut_are_told_once(config, tmp_path, capsys):
     assert len(cut) > 1
     assert set(cut) == {16.0}  # 4 environments x 4 steps
     told = [line for line in (out + err).splitlines() if line.startswith("warning: iteration")]
-    assert len(told) == 1
-    assert re.search(r"iteration 1: 16 of 16 steps .*nothing was learned.*Train/invalid_steps", told[0])
+    origin, cut_steps = told
+    assert "env 0 of 4: reward is not finite" in origin
+    assert re.search(r"iteration 1: 16 of 16 steps .*nothing was learned.*Train/invalid_steps", cut_steps)
 
 
 def test_real_command(config, tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 
 from strl_jax.runners.duties.clock import is_due
+from strl_jax.runners.duties.trial import Trial
 from strl_jax.runners.log import scalars
 from strl_jax.runners.programs import Programs
 from strl_jax.runners.progress import Progress
@@ -33,8 +34,10 @@ class IntervalEvaluation:
         evaluate: ``train state -> Eval/* scalars``, which also sets ``progress.evaluation``.
         interval: iterations between two evaluations; 0: none.
         last: last iteration of the training.
-        save_best: called with the train state after a new best mean return.
-        trial: Optuna trial or None; gets the velocity RMSD of every evaluation.
+        save_best: called with the train state after a new best score.
+        trial: an Optuna trial, which gets a value of every evaluation, or None.
+        best_metric: the ``Eval/*`` scalar that is the score.
+        best_direction: ``max`` or ``min``: which score is the best.
 
     Attributes:
         pruned: the trial's pruner stopped the run.
@@ -47,8 +50,14 @@ class IntervalEvaluation:
         interval: int,
         last: int,
         save_best: Callable[[TrainState], None],
-        trial=None,
+        trial: Trial | None = None,
+        best_metric: str = "Eval/mean_return",
+        best_direction: str = "max",
     ):
+        self._best_metric, self._sign = best_metric, -1.0 if best_direction == "min" else 1.0
+        best_by = f"{best_metric} {best_direction}"
+        if progress.best_by != best_by:  # the scores of another metric cannot be compared
+            progress.best_score, progress.best_by = None, best_by
         self._evaluate, self._progress, self._save_best = evaluate, progress, save_best
         self._interval, self._last, self._trial = interval, last, trial
         self.pruned = False
@@ -61,10 +70,9 @@ class IntervalEvaluation:
         """Evaluates, reports to the trial and saves a new best policy. Returns ``Eval/*`` scalars."""
         values, progress = self._evaluate(train), self._progress
         if self._trial is not None:
-            self._trial.report(values.get("Eval/metric/tracking_error", math.nan), progress.iteration)
-            self.pruned = self._trial.should_prune()
-        score = values["Eval/mean_return"]
-        if not math.isnan(score) and (progress.best_score is None or score > progress.best_score):
+            self.pruned = self._trial.report(values, progress.iteration)
+        score, best = values[self._best_metric], progress.best_score
+        if not math.isnan(score) and (best is None or self._sign * score > self._sign * best):
             progress.best_score = score
             self._save_best(train)
         return values

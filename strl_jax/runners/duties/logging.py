@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from strl_jax.config.errors import raised
 from strl_jax.runners.duties.clock import is_due
+from strl_jax.runners.duties.origins import OriginReport
 from strl_jax.runners.log import scalars
 from strl_jax.runners.log.console import Console
 from strl_jax.runners.log.writers import Writer, WriterError
@@ -63,15 +64,20 @@ class MetricLogging:
     ):
         self._progress, self._console, self._writers = progress, console, writers
         self._steps, self._episode_seconds, self._interval = steps_per_iteration, episode_seconds, interval
+        self._evaluation: dict[str, float] = {}
+        self._origins = OriginReport(console.warn)
         self._warn_from = (1, steps_per_iteration)  # numbers of invalid steps that cause a warning, each once
 
     def read(self, iteration: int, metrics: Metrics, seconds: float, split: Mapping[str, float]) -> dict[str, float]:
-        """Adds an iteration to the progress. Returns its scalars.
+        """Adds an iteration to the progress, and warns about new origins of values that are not finite.
 
         Args:
             metrics: of the train step, on the host.
             seconds: time of the iteration.
             split: ``Perf/*`` scalars of its parts.
+
+        Returns:
+            The scalars of the iteration.
         """
         progress = self._progress
         progress.iteration = iteration
@@ -87,7 +93,8 @@ class MetricLogging:
         values["Train/mean_episode_length"] = progress.lengths.mean()
         values["Train/env_steps"] = float(progress.env_steps)
         values["Train/wall_clock"] = progress.seconds
-        return values
+        values["Perf/training_hours"] = progress.seconds / 3600.0
+        return values | self._origins.read(iteration, metrics.origins)
 
     def write(self, iteration: int, values: Mapping[str, float], *, always: bool = False) -> None:
         """Warns, writes a row at the interval or ``always``, and updates the console."""
@@ -97,9 +104,17 @@ class MetricLogging:
             self._console.warn(
                 f"iteration {iteration}: {skipped:.0f} updates were skipped: their gradient was not finite"
             )
+        if self._evaluation:
+            values, always, self._evaluation = self._evaluation | dict(values), True, {}
         if always or is_due(iteration, self._interval):
             self._writers.write(iteration, values)
         self._console.update(iteration, values)
+
+    def add_evaluation(self, values: Mapping[str, float]) -> None:
+        """Shows the evaluation of a loaded policy; its scalars are added to the next row, if that has no others."""
+        self._evaluation = dict(values)
+        mean, std = values["Eval/mean_return"], values["Eval/std_return"]
+        self._console.note(f"evaluation of the loaded policy: return {mean:.5g} +- {std:.3g}")
 
     def _warn_invalid(self, iteration: int, steps: float) -> None:
         """Warns at the first iteration with invalid steps, and at the first in which all steps are invalid."""

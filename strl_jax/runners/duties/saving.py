@@ -1,6 +1,7 @@
 """Saving: the contents of a checkpoint, and the intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, to_dict
@@ -18,23 +19,35 @@ class Saver:
         checkpointer: of the run folder.
         shards: number of devices.
         references: sources of the data that the algorithm's hooks read.
+        callbacks: called with the name of a callback's method and the kind of the checkpoint.
     """
 
     def __init__(
-        self, checkpointer: Checkpointer, algorithm: Algorithm, config: Config, shards: int, references: Mapping
+        self,
+        checkpointer: Checkpointer,
+        algorithm: Algorithm,
+        config: Config,
+        shards: int,
+        references: Mapping,
+        callbacks: Callable[[str, str], None],
     ):
         self.checkpointer = checkpointer
         self._algorithm, self._config, self._shards, self._references = algorithm, config, shards, references
+        self._callbacks = callbacks
 
-    def save(self, kind: str, progress: Progress, train: TrainState, rollout: RolloutState | None = None) -> None:
+    def save(
+        self, kind: str, progress: Progress, train: TrainState, rollout: RolloutState | None = None, infos: Any = None
+    ) -> None:
         """Starts to save a checkpoint.
 
         Args:
             kind: ``last`` (both states, for resuming), ``numbered`` or ``best`` (the train state only).
+            infos: the user's values for JSON, with which a checkpoint of this iteration is replaced; None: none.
 
         Raises:
             CheckpointError: it cannot be written.
         """
+        self._callbacks("on_save_checkpoint_start", kind)
         state = {"train": train}
         if kind == "last":
             state["rollout"] = rollout
@@ -46,7 +59,10 @@ class Saver:
             "shards": self._shards,
             "data": self._references,
         }
-        self.checkpointer.save(kind, progress.iteration, state, meta)
+        if infos is not None:
+            meta["infos"] = infos
+        self.checkpointer.save(kind, progress.iteration, state, meta, again=infos is not None)
+        self._callbacks("on_save_checkpoint_end", kind)
 
 
 class IntervalSaving:

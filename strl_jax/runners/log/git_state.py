@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import strl_jax
+
 TIMEOUT = 60.0  # seconds for one git command
 # Variables of git hooks. With them git would use another repository than the given one.
 REDIRECTS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
@@ -37,6 +39,12 @@ def store_code_state(run_dir: Path | str, repositories: Iterable[Path | str], wa
             stored.add(root)
         except (_GitError, OSError) as error:
             warn(f"git state of {path} not stored: {error}")
+
+
+def own_repository() -> list[Path]:
+    """The repository of this package, if it is installed from a clone."""
+    source = Path(strl_jax.__file__).parents[1]  # a clone, or the site-packages of an installed wheel
+    return [source] if (source / ".git").exists() else []
 
 
 def _git(folder: Path, *arguments: str) -> bytes:

@@ -38,6 +38,11 @@ def from_evaluation(result: Mapping) -> dict[str, float]:
     return {f"Eval/{name}": float(value) for name, value in result.items()}
 
 
+def evaluation_names(result: Mapping) -> list[str]:
+    """Names of the ``Eval/*`` scalars of an evaluation, or of the shapes of its results."""
+    return [f"Eval/{name}" for name in result]
+
+
 def memory_bytes() -> float | None:
     """Peak memory of the local devices (the largest), None if the backend does not report it."""
     peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()]

@@ -1,0 +1,3 @@
+"""Keys that a config sets without effect: ``rules`` prints a line for each; ``policy``, ``teacher`` and ``legged``
+have the keys of these sections.
+"""

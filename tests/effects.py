@@ -1,0 +1,140 @@
+"""What the tests of the keys' effects share: the keys of a config, and what a run with a config is made of."""
+
+import hashlib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from pydantic import BaseModel
+
+from strl_jax.algorithms import train_step
+from strl_jax.algorithms.schedules import Schedule
+from strl_jax.builders import checks, environment
+from strl_jax.builders.algorithm import assemble
+from strl_jax.builders.effects.rules import without_effect
+from strl_jax.config import ConfigError, from_dict
+from strl_jax.config.policy import MutexFields
+from strl_jax.config.values import is_model, items, plain
+from strl_jax.run_folder.arrays import encode
+from strl_jax.runners.evaluation import make_evaluate
+from strl_jax.sharding import make_mesh
+
+ONE = make_mesh(jax.devices()[:1])
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted names of all values in a model and in its sections; a schedule counts as a value."""
+    for name, field in model.model_fields.items():
+        sections = [kind for kind in items(field.annotation) if is_model(kind) and not issubclass(kind, Schedule)]
+        for section in sections:
+            yield from leaves(section, f"{prefix}{name}.")
+        if not sections:
+            yield prefix + name
+
+
+def changed(data: dict, key: str, value: Any) -> dict:
+    """A copy of a config with another value at a dotted key."""
+    data = plain(data)
+    *sections, name = key.split(".")
+    section = data
+    for part in sections:
+        section = section.setdefault(part, {})
+    section[name] = value
+    return data
+
+
+def lines(data: dict) -> list[str]:
+    """The warnings for a config."""
+    config, ignored = from_dict(data)
+    return ignored + without_effect(config)
+
+
+class Run:
+    """What a run with a config is made of; everything is computed at its first use.
+
+    Attributes:
+        error: the lines of the error with which a run would end at its start, or None.
+    """
+
+    def __init__(self, data: dict):
+        self.error, self._traces = None, {}
+        try:
+            self.config, _ = from_dict(data)
+            base = environment.make_env(self.config.env)
+            self.env = environment.make_episode_env(self.config, base)
+            self.made = assemble(self.config, base)
+            if not self.acts_only:
+                checks.check_trains(self.config, self.made.algorithm.policy)
+        except ConfigError as error:
+            self.error = str(error)
+
+    @property
+    def acts_only(self) -> bool:
+        """Whether the policy is not trained."""
+        return isinstance(self.config.policy, MutexFields)
+
+    @cached_property
+    def data(self) -> Any:
+        """The sources of the data with their digests, and the digest of weights that are read."""
+        weights = hashlib.sha256()
+        for leaf in jax.tree.leaves(self.made.algorithm.variables):
+            weights.update(np.ascontiguousarray(encode(leaf)).tobytes())
+        return self.made.references, weights.hexdigest()
+
+    def differs(self, other: "Run") -> str | None:
+        """The first part in which two runs differ: error, data, or the name of a program; None if there is none."""
+        if self.error or other.error:
+            return "error" if self.error != other.error else None
+        if self.data != other.data:
+            return "data"
+        names = [name for name, is_run in self._programs().items() if is_run]
+        # A jaxpr does not show constants; lowering shows everything, and takes as long as tracing.
+        for show in (self.jaxpr, self.lowered):
+            for name in names:
+                if show(name) != getattr(other, show.__name__)(name):
+                    return name
+        return None
+
+    def jaxpr(self, name: str) -> str:
+        """The text of a program ``step``, ``init`` or ``evaluate``, without its constants."""
+        return str(self._traced(name).jaxpr)
+
+    def lowered(self, name: str) -> str:
+        """The lowered text of a program; it is not compiled."""
+        return self._traced(name).lower().as_text()
+
+    def _programs(self) -> dict[str, bool]:
+        """The programs of a run, and whether this run has them."""
+        return {
+            "step": not self.acts_only,
+            "init": True,
+            "evaluate": self.acts_only or self.config.runner.eval_interval > 0,
+        }
+
+    def _traced(self, name: str):
+        if name not in self._traces:
+            algorithm, runner = self.made.algorithm, self.config.runner
+            match name:
+                case "step":
+                    step = train_step.make_train_step(self.env, algorithm, ONE, runner.num_steps_per_env)
+                    self._traces[name] = step.trace(*self._states, self._data_shapes)
+                case "init":
+                    self._traces[name] = self._make_init().trace(jax.random.key(0))
+                case "evaluate":
+                    evaluate = make_evaluate(self.env, algorithm, ONE, runner.num_eval_envs)
+                    self._traces[name] = evaluate.trace(self._states[0], jax.random.key(0))
+        return self._traces[name]
+
+    def _make_init(self):
+        options = {"num_steps": self.config.runner.num_steps_per_env, "data": self._data_shapes}
+        return train_step.make_init(self.env, self.made.algorithm, ONE, self.config.env.num_envs, **options)
+
+    @cached_property
+    def _data_shapes(self) -> dict:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype), self.made.data)
+
+    @cached_property
+    def _states(self):
+        return jax.eval_shape(self._make_init(), jax.random.key(0))

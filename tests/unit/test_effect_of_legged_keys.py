@@ -1,0 +1,181 @@
+"""Every key of a legged environment has an effect, on its programs or on the models of robot and ground in them.
+
+The fast test replaces MJX by a few lines, because tracing MJX takes seconds; a slow test traces all of it.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from effects import changed, leaves, lines
+from effects_legged import BASES, CASES, NO_EFFECT
+
+from strl_jax.builders.environment import legged_config
+from strl_jax.config import EnvConfig
+from strl_jax.envs import legged
+from strl_jax.envs.base import carried
+from strl_jax.envs.legged.config import LeggedConfig
+from strl_jax.envs.legged.env import LeggedEnv
+from strl_jax.envs.legged.physics import Motion, Physics, Places
+
+KEYS = set(leaves(LeggedConfig))
+
+
+def make(name: str, kwargs: dict) -> LeggedEnv:
+    return LeggedEnv(legged_config(EnvConfig(name=name, kwargs=kwargs)))
+
+
+def stand(self, joints, yaw, xy=None):
+    qpos = jnp.concatenate([jnp.zeros(2) if xy is None else xy, yaw[None], jnp.zeros(4), joints])
+    feet = jnp.zeros((len(self.robot.feet), 3))
+    return Motion(qpos, jnp.zeros(len(joints) + 6), jnp.zeros(len(joints) + 6)), feet, feet[:, 0] > 0
+
+
+def advance(self, motion, variation, action, last_action):
+    force = jnp.zeros((len(self.robot.feet), 3))
+    return motion, self.torque(motion, variation, action) + last_action, force
+
+
+def places(self, motion):
+    feet = jnp.zeros((len(self.robot.feet), 3)) + motion.qpos[0]
+    touching = jnp.zeros(len(self.robot.penalized), bool)
+    return Places(feet, feet[:, 0] > 0, touching, motion.qpos[0] > 0)
+
+
+@pytest.fixture
+def no_mjx(monkeypatch):
+    """Physics of a few operations."""
+    for function in (stand, advance, places):
+        monkeypatch.setattr(Physics, function.__name__, function)
+
+
+def models(env: LeggedEnv) -> str:
+    """Digest of everything that is built from the config before the programs: robot, ground, steps."""
+    digest = hashlib.sha256(repr((env.dt, env.episode_length, env.observation_shapes)).encode())
+    buffer = np.zeros(mujoco.mj_sizeModel(env.robot.model), np.uint8)
+    mujoco.mj_saveModel(env.robot.model, None, buffer)
+    digest.update(buffer)
+    parts = {name: value for name, value in vars(env.robot).items() if name != "model"}
+    parts |= {} if env.terrain is None else vars(env.terrain)
+    for name, value in parts.items():
+        digest.update(f"{name} {value!r}".encode() if name == "kinds" else _bytes(value))
+    return digest.hexdigest()
+
+
+def _bytes(value) -> bytes:
+    values = value if isinstance(value, tuple) else (value,)
+    return b"".join(np.ascontiguousarray(one).tobytes() for one in values)
+
+
+def traced(env: LeggedEnv):
+    """A program with a reset, a step and the start of a new episode."""
+
+    def program(key, action, done):
+        state = env.reset(key)
+        after = env.step(carried(state), action)
+        return after, env.merge(done, carried(state), carried(after))
+
+    action = jax.ShapeDtypeStruct((2, env.action_size), jnp.float32)
+    return jax.jit(program).trace(jax.random.split(jax.random.key(0), 2), action, jax.ShapeDtypeStruct((2,), bool))
+
+
+def differ(one, other) -> bool:
+    """Whether two traced programs differ, also in constants, which a jaxpr does not show."""
+    return str(one.jaxpr) != str(other.jaxpr) or one.lower().as_text() != other.lower().as_text()
+
+
+@pytest.fixture(scope="module")
+def cache():
+    """Base -> environment and traced program without MJX."""
+    return {}
+
+
+@pytest.fixture
+def base(cache, no_mjx):
+    def of(name: str):
+        if name not in cache:
+            env = make(*BASES[name])
+            cache[name] = env, traced(env)
+        return cache[name]
+
+    return of
+
+
+def test_every_key_has_a_case():
+    missing, stale = KEYS - {*CASES}, {*CASES} - KEYS
+    assert not missing, f"give tests/effects_legged.py a config in which these keys have an effect: {sorted(missing)}"
+    assert not stale, f"tests/effects_legged.py has keys that the environment does not have: {sorted(stale)}"
+
+
+@pytest.fixture(scope="module")
+def other_values(tmp_path_factory):
+    """Key -> name of the environment, and its arguments with another value of the key."""
+    file = tmp_path_factory.mktemp("robot") / "robot.xml"
+    text = (Path(legged.__file__).parent / "quadruped.xml").read_text()
+    file.write_text(re.sub(r'mass="([\d.]+)"', r'mass="1\1"', text, count=1))
+    values = CASES | {"robot.path": (CASES["robot.path"][0], str(file))}
+    return {key: (BASES[name][0], changed(BASES[name][1], key, value)) for key, (name, value) in values.items()}
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_another_value_has_an_effect(key, base, other_values):
+    name, value = CASES[key]
+    env_name, data = other_values[key]
+    env, program = base(name)
+    if key == "robot.base":
+        with pytest.raises(ValueError, match=key):
+            make(env_name, data)
+        return
+    other = make(env_name, data)
+    assert lines({"env": {"name": env_name, "kwargs": data}}) == []
+    assert models(env) != models(other) or differ(program, traced(other)), f"{key}: {value} changes nothing"
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_base_configs_have_no_key_without_effect(name, base):
+    env_name, kwargs = BASES[name]
+    assert lines({"env": {"name": env_name, "kwargs": kwargs}}) == []
+    env, program = base(name)
+    other = make(env_name, kwargs)
+    assert models(env) == models(other)
+    assert not differ(program, traced(other))
+
+
+@pytest.mark.parametrize(("name", "changes", "groups", "keys"), NO_EFFECT.values(), ids=NO_EFFECT)
+def test_keys_without_effect(name, changes, groups, keys):
+    env_name, kwargs = BASES[name]
+    for key, value in changes.items():
+        kwargs = changed(kwargs, key, value)
+    env = {"name": env_name, "groups": groups}
+    assert lines({"env": env | {"kwargs": kwargs}}) == []
+    for key in keys:
+        data = changed(kwargs, key, CASES[key][1])
+        found = lines({"env": env | {"kwargs": data}})
+        assert [line.split(": no effect; ")[0] for line in found] == [f"env.kwargs.{key}"]
+
+
+@pytest.mark.slow  # minutes: every environment is traced with MJX
+def test_models_have_an_effect_on_the_programs(other_values):
+    """The keys whose effect the fast test sees in the models only."""
+    programs, only_models = {name: traced(make(*BASES[name])) for name in BASES}, []
+    envs = {name: make(*BASES[name]) for name in BASES}
+    for key, (name, value) in CASES.items():
+        if key == "robot.base":
+            continue
+        other = make(*other_values[key])
+        if models(envs[name]) != models(other):
+            only_models.append(key)
+            assert differ(programs[name], traced(other)), f"{key}: {value} changes nothing"
+    assert len(only_models) > 20
+
+
+@pytest.mark.parametrize(("section", "value"), [("noise", {"noise_level": 0.5}), ("camera", {"height": 3})])
+def test_a_section_that_no_network_observes(section, value):
+    env = {"name": "legged:flat", "groups": {"actor": ["contact"], "critic": ["contact"]}}
+    (line,) = lines({"env": env | {"kwargs": {section: value}}})
+    assert line.startswith(f"env.kwargs.{section}: no effect; ")
