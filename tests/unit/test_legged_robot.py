@@ -140,12 +140,12 @@ def test_another_robot_by_its_names(biped):
     assert other.torque_limit.tolist() == [7.0, 9.0]
     assert other.lower.tolist() == [-np.inf, -1.0]
     assert other.upper.tolist() == [np.inf, 2.0]
-    assert [other.model.geom(foot).name for foot in other.feet] == ["right_foot", "left_foot"]
-    assert other.penalized == ()
-    assert [geoms.size for geoms in other.terminal] == [1]
+    assert [other.model.geom(*geoms).name for geoms in other.feet.values()] == ["right_foot", "left_foot"]
+    assert other.penalized == {}
+    assert {name: geoms.size for name, geoms in other.terminal.items()} == {"body": 1}
     # The feet touch the ground; nothing else, and not each other.
     touching = np.flatnonzero(other.model.geom_conaffinity)
-    assert sorted(touching) == sorted(other.feet)
+    assert sorted(touching) == sorted(other.foot_geoms)
     assert np.flatnonzero(other.model.geom_contype).tolist() == other.ground.tolist()
 
 
@@ -167,7 +167,8 @@ def test_gains_by_the_parts_of_names():
         ({"base": "left"}, "robot.base: left is not allowed; its joint must be the model's first and a free joint"),
         (
             {"joints": ("left_joint",)},
-            "robot.joints: 1 of the model's 2 joints are listed; missing: right_joint",
+            "robot.joints: 1 of the model's 2 joints are listed; missing: right_joint; list the others in "
+            "robot.held_joints ('*': all others)",
         ),
         (
             {"joints": ("left_joint", "left_joint")},
@@ -177,13 +178,20 @@ def test_gains_by_the_parts_of_names():
             {"joints": ("left_joint", "knee")},
             "robot.joints: the model has no joint 'knee'; it has left_joint, right_joint",
         ),
-        ({"feet": ("toe",)}, "robot.feet: the model has no geom 'toe'; it has shell, left_foot, right_foot"),
+        (
+            {"feet": ("toe",)},
+            "robot.feet: the model has no geom or body 'toe'; it has the geoms shell, left_foot, right_foot and the "
+            "bodies world, body, left, right",
+        ),
         (
             {"terminate_after_contacts_on": ("head",)},
             "robot.terminate_after_contacts_on: the model has no body 'head'; it has world, body, left, right",
         ),
         ({"feet": ("left_foot", "left_foot")}, "robot.feet: left_foot is listed twice"),
-        ({"penalize_contacts_on": ("left",)}, "robot.penalize_contacts_on: left has no geom that is not a foot"),
+        (
+            {"penalize_contacts_on": ("left",)},
+            "robot.penalize_contacts_on: left has no geom that is not a foot",
+        ),
         (
             {"terminate_after_contacts_on": ("world",)},
             "robot.terminate_after_contacts_on: world is not part of the robot",
@@ -228,7 +236,7 @@ def test_files_that_do_not_fit(tmp_path):
     third = '<body><joint axis="0 0 1"/><geom size="0.1"/></body><geom name="right_foot"'
     path.write_text(BIPED.format(kind="hinge", range="").replace('<geom name="right_foot"', third))
     with pytest.raises(
-        ValueError, match=r"^robot\.joints: 2 of the model's 3 joints are listed; missing: a joint without a name$"
+        ValueError, match=r"^robot\.joints: 2 of the model's 3 joints are listed; missing: a joint without a name; "
     ):
         load(path=str(path), **NAMES)
     with pytest.raises(ValueError, match=r"^robot\.path: 'x{40}'\.\.\.: File name too long$"):
@@ -269,7 +277,7 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
     data.qpos[2] = 0.45  # the feet are 5 cm in the ground
     mujoco.mj_forward(model, data)
     pairs = {tuple(sorted(contact.geom)) for contact in data.contact}
-    assert pairs == {tuple(sorted((env.robot.ground[0], foot))) for foot in env.robot.feet}
+    assert pairs == {tuple(sorted((env.robot.ground[0], *foot))) for foot in env.robot.feet.values()}
     assert data.qfrc_constraint[2] > 0
 
 
@@ -378,7 +386,7 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
         (
             "legged:flat",
             {"robot": {"feet": ["toe"]}},
-            "env.kwargs.robot.feet: the model has no geom 'toe'; it has trunk, FR_hip, ",
+            "env.kwargs.robot.feet: the model has no geom or body 'toe'; it has the geoms trunk, FR_hip, ",
         ),
     ],
 )

@@ -4,13 +4,14 @@ After Rudin et al., "Learning to Walk in Minutes ..." (2021), https://arxiv.org/
 """
 
 import copy
+import warnings
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from strl_jax.envs.base import Env, where
-from strl_jax.envs.legged import commands, observations, randomize, rewards, robot
+from strl_jax.envs.legged import commands, default_pose, observations, randomize, rewards, robot
 from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
@@ -20,6 +21,8 @@ from strl_jax.envs.legged.terrain import heights, obstacles
 from strl_jax.envs.legged.terrain.ground import Ground
 from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array, EnvState, Obs
+
+MIN_SPEED = 0.02  # m/s; a standing robot sways with a tenth of it
 
 
 class LeggedEnv(Env):
@@ -43,13 +46,17 @@ class LeggedEnv(Env):
         self.terrain = None if config.terrain.mesh_type == "plane" else heights.build(config.terrain)
         self.ground = Ground(config.terrain, self.terrain)
         self.robot = robot.load(config.robot, config.control, config.sim, own_planes=self.terrain is not None)
+        fault = default_pose.fault(self.robot)
+        if fault is not None:
+            warnings.warn(fault, stacklevel=2)
         self.dt = config.dt
         self.action_scale, self.lin_vel_scale = config.control.action_scale, config.normalization.obs_scales.lin_vel
         self.action_size = len(self.robot.dof)
         self.episode_length = config.steps(config.episode.episode_length_s)
         self.observation_shapes = observations.shapes(config, self.action_size, len(self.robot.feet))
         forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
-        self.physics = Physics(self.robot, self.action_scale, config.control.decimation, forces, self.terrain)
+        level = config.episode.level_feet
+        self.physics = Physics(self.robot, self.action_scale, config.control.decimation, forces, self.terrain, level)
         # jit keeps the traces: several programs use the functions, and tracing MJX takes seconds.
         self._advance, self._places = jax.jit(jax.vmap(self.physics.advance)), jax.jit(jax.vmap(self.physics.places))
         r, velocity = self.robot, config.robot.velocity_limit
@@ -135,12 +142,14 @@ class LeggedEnv(Env):
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
         """``tracking_error`` (RMS of the planar velocity error, m/s), ``yaw_error`` (RMS, rad/s) and ``CoT``.
 
-        The cost of transport is the absolute work of the motors divided by weight times distance.
+        The cost of transport is the absolute work of the motors divided by weight times distance; NaN for robots that
+        do not move, at mean speeds below ``MIN_SPEED``.
         """
+        moves = means["weight_speed"] > MIN_SPEED * 9.81 * self.robot.model.body_mass.sum()
         return {
             "tracking_error": jnp.sqrt(means["squared_lin_vel_error"]),
             "yaw_error": jnp.sqrt(means["squared_ang_vel_error"]),
-            "CoT": means["power"] / means["weight_speed"],
+            "CoT": jnp.where(moves, means["power"] / means["weight_speed"], jnp.nan),
         }
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:

@@ -4,11 +4,12 @@ import contextlib
 
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 from flax import struct
 
+from strl_jax.envs.legged import lowest
 from strl_jax.envs.legged.robot import Robot
+from strl_jax.envs.legged.rotations import product
 from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.envs.precision import exact
 from strl_jax.types import Array
@@ -59,28 +60,35 @@ class Physics:
         decimation: simulator steps per control step.
         forces: whether ``advance`` computes the contact forces; otherwise they are zeros.
         terrain: the ground, for a robot that was loaded with ``own_planes``; None: flat ground at height 0.
+        level_feet: ``stand`` tilts the base so that all feet are on the ground.
 
     Raises:
         ValueError: MJX does not support the model; one line.
     """
 
     def __init__(
-        self, robot: Robot, action_scale: float, decimation: int, forces: bool, terrain: Terrain | None = None
+        self,
+        robot: Robot,
+        action_scale: float,
+        decimation: int,
+        forces: bool,
+        terrain: Terrain | None = None,
+        level_feet: bool = False,
     ):
         self.robot, self.decimation, self._scale, self._forces = robot, decimation, action_scale, forces
-        self.terrain = terrain
+        self.terrain, self._level_feet = terrain, level_feet
         try:
             self._model = mjx.put_model(robot.model, impl="jax")
         except NotImplementedError as error:
             raise ValueError(f"robot.path: MJX cannot simulate this model: {error}") from None
         self._data = mjx.make_data(robot.model, impl="jax")
-        self._foot_points = _points(robot.model, robot.feet)
-        self._penalized = [_points(robot.model, geoms) for geoms in robot.penalized]
-        self._terminal = [_points(robot.model, geoms) for geoms in robot.terminal]
+        self._feet = lowest.of(robot.model, robot.foot_geoms)
+        self._penalized = [lowest.of(robot.model, geoms) for geoms in robot.penalized.values()]
+        self._terminal = [lowest.of(robot.model, geoms) for geoms in robot.terminal.values()]
 
     @exact
     def stand(self, joints: Array, yaw: Array, xy: Array | None = None) -> tuple[Motion, Array, Array]:
-        """The robot at rest and upright, with its lowest foot on the ground.
+        """The robot at rest, with its lowest foot on the ground; upright without ``level_feet``.
 
         Args:
             joints: ``[A]``, joint angles, rad.
@@ -93,14 +101,28 @@ class Physics:
         model = self.robot.model
         quaternion = jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
         position = jnp.zeros(3) if xy is None else jnp.append(xy, 0.0)
-        qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
+        qpos = jnp.asarray(self.robot.default_qpos, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
         qpos = qpos.at[self.robot.qpos].set(joints)
+        qpos = self._levelled(qpos) if self._level_feet else qpos
         data = self._kinematics(qpos)
-        clearance, normal_z = self._clearance(data, self._foot_points)
+        clearance, normal_z = self._clearance(data, self._feet)
         lift = -(clearance / normal_z).min()
-        feet = data.geom_xpos[self.robot.feet].at[:, 2].add(lift)
+        feet = self._foot_positions(data).at[:, 2].add(lift)
         motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
         return motion, feet, self._min_per_foot(clearance + lift * normal_z) < TOUCH
+
+    def _levelled(self, qpos: Array) -> Array:
+        """``qpos`` with the base tilted so that the lowest points of the feet are as close to a level as possible.
+
+        The plane through them is fitted with least squares. The tilt is exact for feet with round soles.
+        """
+        data = self._kinematics(qpos)
+        xy, height = self._foot_positions(data)[:, :2], self._min_per_foot(self._clearance(data, self._feet)[0])
+        # Two feet, or feet in a line, give no slope across this line: its singular value is cut.
+        slope = jnp.linalg.pinv(xy - xy.mean(axis=0), rtol=0.01) @ (height - height.mean())
+        normal = jnp.append(-slope, 1.0) / jnp.sqrt(1 + (slope**2).sum())
+        tilt = jnp.stack([1 + normal[2], normal[1], -normal[0], jnp.zeros(())])  # rotates the normal to the z axis
+        return qpos.at[3:7].set(product(tilt / jnp.linalg.norm(tilt), qpos[3:7]))
 
     @exact
     def advance(
@@ -123,6 +145,8 @@ class Physics:
             delayed = jnp.where(number * robot.model.opt.timestep < variation.delay, last_action, action)
             torque = self.torque(now, variation, delayed)
             applied = jnp.zeros(robot.model.nv).at[robot.dof].set(torque)
+            if len(robot.held.dof):
+                applied = applied.at[robot.held.dof].set(self._holding_torque(now))
             data = self._data.replace(qpos=now.qpos, qvel=now.qvel, qacc_warmstart=now.warmstart, qfrc_applied=applied)
             on_ground = self._with_planes(model, data)
             data = mjx.step(on_ground, data)
@@ -139,6 +163,12 @@ class Physics:
         torque = variation.strength * (stiffness * error - damping * motion.qvel[robot.dof])
         return jnp.clip(torque, -robot.torque_limit, robot.torque_limit).astype(jnp.float32)
 
+    def _holding_torque(self, motion: Motion) -> Array:
+        """Torques ``[H]`` in Nm that keep the held joints at their default angles, clipped to the torque limits."""
+        held = self.robot.held
+        torque = held.stiffness * (held.default - motion.qpos[held.qpos]) - held.damping * motion.qvel[held.dof]
+        return jnp.clip(torque, -held.torque_limit, held.torque_limit).astype(jnp.float32)
+
     @exact
     def places(self, motion: Motion) -> Places:
         """Positions of the feet and contacts of a motion."""
@@ -146,8 +176,8 @@ class Physics:
         touching = [self._clearance(data, points)[0].min() < TOUCH for points in self._penalized]
         failed = [self._clearance(data, points)[0].min() < TOUCH for points in self._terminal]
         return Places(
-            feet=data.geom_xpos[self.robot.feet],
-            contact=self._min_per_foot(self._clearance(data, self._foot_points)[0]) < TOUCH,
+            feet=self._foot_positions(data),
+            contact=self._min_per_foot(self._clearance(data, self._feet)[0]) < TOUCH,
             collisions=jnp.stack(touching) if touching else jnp.zeros(0, bool),
             failed=jnp.stack(failed).any() if failed else jnp.zeros((), bool),
         )
@@ -155,14 +185,13 @@ class Physics:
     def _kinematics(self, qpos: Array):
         return mjx.kinematics(self._model, self._data.replace(qpos=qpos))
 
-    def _clearance(self, data, points: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[Array, Array]:
-        """Distance of each sphere from the tangent plane of the ground below it, and the normal's z; ``[P]`` each."""
-        geom, offset, radius = points
-        position = data.geom_xpos[geom] + (data.geom_xmat[geom] * offset[:, None]).sum(-1)
+    def _clearance(self, data, shapes: lowest.Shapes) -> tuple[Array, Array]:
+        """Distance of each shape from the tangent plane of the ground below it, and the normal's z; ``[P]`` each."""
+        position = shapes.centres(data.geom_xpos, data.geom_xmat)
         if self.terrain is None:
-            return position[:, 2] - radius, jnp.ones(len(geom))
+            return position[:, 2] - shapes.reach(data.geom_xmat), jnp.ones(len(shapes.geom))
         height, normal = self.terrain.surface(position[:, :2])
-        return (position[:, 2] - height) * normal[:, 2] - radius, normal[:, 2]
+        return (position[:, 2] - height) * normal[:, 2] - shapes.reach(data.geom_xmat, normal), normal[:, 2]
 
     def _with_planes(self, model, data):
         """The model with each ground plane moved to the terrain's tangent plane below its geom.
@@ -182,9 +211,8 @@ class Physics:
         )
 
     def _min_per_foot(self, clearance: Array) -> Array:
-        """The smallest clearance ``[F]`` of each foot's points, from that of all feet's points ``[P]``."""
-        geom = self._foot_points[0]
-        return jnp.stack([clearance[geom == foot].min() for foot in self.robot.feet])
+        """The smallest clearance ``[F]`` of each foot's shapes, from that of all feet's shapes ``[P]``."""
+        return jnp.stack([clearance[np.isin(self._feet.geom, foot)].min() for foot in self.robot.feet.values()])
 
     def _model_of(self, variation: Variation):
         """The model of one environment: its friction, and the mass, inertia and centre of mass of its base."""
@@ -198,31 +226,16 @@ class Physics:
             body_ipos=model.body_ipos.at[base].add(variation.com),
         )
 
+    def _foot_positions(self, data) -> Array:
+        """Centre ``[F, 3]`` of each foot in the world, m: the mean of the centres of its geoms."""
+        feet, geoms = self.robot.feet.values(), self.robot.foot_geoms
+        if len(geoms) == len(feet):
+            return data.geom_xpos[geoms]
+        return jnp.stack([data.geom_xpos[group].mean(axis=0) for group in feet])
+
     def _foot_forces(self, model, data) -> Array:
         if not self._forces:
             return jnp.zeros((len(self.robot.feet), 3))
-        data = mjx.rne_postconstraint(model, data)
-        return data._impl.cfrc_ext[self.robot.model.geom_bodyid[self.robot.feet], 3:]
-
-
-def _points(model: mujoco.MjModel, geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Spheres whose lowest point is the lowest point of the geoms.
-
-    This is exact for spheres, capsules and boxes; other shapes are replaced by their bounding boxes.
-
-    Returns:
-        Geom index [P] of each sphere, its centre in the frame of the geom [P, 3], and its radius [P], in m.
-    """
-    signs = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, -1).T
-    rows = []
-    for geom in geoms:
-        radius, half = model.geom_size[geom, :2]
-        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
-            rows.append((geom, np.zeros(3), radius))
-        elif model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CAPSULE:
-            rows += [(geom, np.array([0, 0, sign * half]), radius) for sign in (-1, 1)]
-        else:
-            centre, size = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-            rows += [(geom, centre + sign * size, 0.0) for sign in signs]
-    geom, centre, radius = zip(*rows, strict=True)
-    return np.array(geom), np.array(centre, np.float32), np.array(radius, np.float32)
+        force = mjx.rne_postconstraint(model, data)._impl.cfrc_ext[:, 3:]
+        bodies = [np.unique(self.robot.model.geom_bodyid[group]) for group in self.robot.feet.values()]
+        return jnp.stack([force[group].sum(axis=0) for group in bodies])
