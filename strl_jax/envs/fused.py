@@ -23,18 +23,18 @@ class Fused:
 
     def reset(self, env: Env) -> Callable:
         """``env.reset`` as one kernel; the state is ``carried``."""
-        return self._function(env, "reset", lambda key: carried(env.reset(key)))
+        return self._function(env, "reset", lambda key: carried(env.reset(key)), required=False)
 
     def simulator(self, env: Env) -> tuple[Callable, Callable]:
         """The functions of ``env.simulator()`` as one kernel each."""
         reset, step = env.simulator()
         return self._function(env, "simulator reset", reset), self._function(env, "simulator step", step)
 
-    def _function(self, env: Env, name: str, function: Callable) -> Callable:
+    def _function(self, env: Env, name: str, function: Callable, required: bool | None = None) -> Callable:
         if getattr(type(env), "at_iteration", Env.at_iteration) is not Env.at_iteration:
             if self._required:
                 raise KernelError(f"{type(env).__name__}: an environment that sees the iteration has no kernel")
             return function
         if (id(env), name) not in self._known:
-            self._known[id(env), name] = (env, fuse_batch(function, required=self._required))
+            self._known[id(env), name] = (env, fuse_batch(function, required=self._required if required is None else required))
         return self._known[id(env), name][1]
