@@ -109,7 +109,7 @@ def on_a_tilted_plane(friction, lift):
     data.qpos[:7], data.qpos[ours.qpos] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], ours.default
     mujoco.mj_kinematics(model, data)
     normal = np.array([math.sin(tilt), 0.0, math.cos(tilt)])
-    data.qpos[2] = lift - (data.geom_xpos[ours.feet] @ normal - 0.02).min() / normal[2]
+    data.qpos[2] = lift - (data.geom_xpos[ours.foot_geoms] @ normal - 0.02).min() / normal[2]
     start = data.qpos[:3].copy()
     for _ in range(200):
         torque = 20.0 * (ours.default - data.qpos[ours.qpos]) - 0.5 * data.qvel[ours.dof]

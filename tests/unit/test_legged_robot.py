@@ -140,12 +140,12 @@ def test_another_robot_by_its_names(biped):
     assert other.torque_limit.tolist() == [7.0, 9.0]
     assert other.lower.tolist() == [-np.inf, -1.0]
     assert other.upper.tolist() == [np.inf, 2.0]
-    assert [other.model.geom(foot).name for foot in other.feet] == ["right_foot", "left_foot"]
-    assert other.penalized == ()
-    assert [geoms.size for geoms in other.terminal] == [1]
+    assert [other.model.geom(*geoms).name for geoms in other.feet.values()] == ["right_foot", "left_foot"]
+    assert other.penalized == {}
+    assert {name: geoms.size for name, geoms in other.terminal.items()} == {"body": 1}
     # The feet touch the ground; nothing else, and not each other.
     touching = np.flatnonzero(other.model.geom_conaffinity)
-    assert sorted(touching) == sorted(other.feet)
+    assert sorted(touching) == sorted(other.foot_geoms)
     assert np.flatnonzero(other.model.geom_contype).tolist() == other.ground.tolist()
 
 
@@ -183,7 +183,10 @@ def test_gains_by_the_parts_of_names():
             "robot.terminate_after_contacts_on: the model has no body 'head'; it has world, body, left, right",
         ),
         ({"feet": ("left_foot", "left_foot")}, "robot.feet: left_foot is listed twice"),
-        ({"penalize_contacts_on": ("left",)}, "robot.penalize_contacts_on: left has no geom that is not a foot"),
+        (
+            {"penalize_contacts_on": ("left",)},
+            "robot.penalize_contacts_on: left has no geom that is not a foot",
+        ),
         (
             {"terminate_after_contacts_on": ("world",)},
             "robot.terminate_after_contacts_on: world is not part of the robot",
@@ -269,7 +272,7 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
     data.qpos[2] = 0.45  # the feet are 5 cm in the ground
     mujoco.mj_forward(model, data)
     pairs = {tuple(sorted(contact.geom)) for contact in data.contact}
-    assert pairs == {tuple(sorted((env.robot.ground[0], foot))) for foot in env.robot.feet}
+    assert pairs == {tuple(sorted((env.robot.ground[0], *foot))) for foot in env.robot.feet.values()}
     assert data.qfrc_constraint[2] > 0
 
 

@@ -282,7 +282,7 @@ def test_where_environments_start(changes, rows):
 
 def test_every_touching_geom_has_its_own_plane():
     ours = robot.load(RobotConfig(), ControlConfig(), SimConfig(), own_planes=True)
-    assert ours.touching.tolist() == ours.feet.tolist()
+    assert ours.touching.tolist() == ours.foot_geoms.tolist()
     all_of_it = robot.load(RobotConfig(collide=True), ControlConfig(), SimConfig(), own_planes=True)
     model = all_of_it.model
     assert len(all_of_it.ground) == 1 + 4 * 5  # trunk; hip, motor, thigh, calf and foot of each leg

@@ -4,13 +4,14 @@ After Rudin et al., "Learning to Walk in Minutes ..." (2021), https://arxiv.org/
 """
 
 import copy
+import warnings
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from strl_jax.envs.base import Env, where
-from strl_jax.envs.legged import commands, observations, randomize, rewards, robot
+from strl_jax.envs.legged import commands, default_pose, observations, randomize, rewards, robot
 from strl_jax.envs.legged.camera import depth_image
 from strl_jax.envs.legged.config import LeggedConfig
 from strl_jax.envs.legged.physics import Motion, Physics, Places, Variation
@@ -43,6 +44,9 @@ class LeggedEnv(Env):
         self.terrain = None if config.terrain.mesh_type == "plane" else heights.build(config.terrain)
         self.ground = Ground(config.terrain, self.terrain)
         self.robot = robot.load(config.robot, config.control, config.sim, own_planes=self.terrain is not None)
+        fault = default_pose.fault(self.robot)
+        if fault is not None:
+            warnings.warn(fault, stacklevel=2)
         self.dt = config.dt
         self.action_scale, self.lin_vel_scale = config.control.action_scale, config.normalization.obs_scales.lin_vel
         self.action_size = len(self.robot.dof)

@@ -4,10 +4,10 @@ import contextlib
 
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 from flax import struct
 
+from strl_jax.envs.legged import lowest
 from strl_jax.envs.legged.robot import Robot
 from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.envs.precision import exact
@@ -74,9 +74,9 @@ class Physics:
         except NotImplementedError as error:
             raise ValueError(f"robot.path: MJX cannot simulate this model: {error}") from None
         self._data = mjx.make_data(robot.model, impl="jax")
-        self._foot_points = _points(robot.model, robot.feet)
-        self._penalized = [_points(robot.model, geoms) for geoms in robot.penalized]
-        self._terminal = [_points(robot.model, geoms) for geoms in robot.terminal]
+        self._feet = lowest.of(robot.model, robot.foot_geoms)
+        self._penalized = [lowest.of(robot.model, geoms) for geoms in robot.penalized.values()]
+        self._terminal = [lowest.of(robot.model, geoms) for geoms in robot.terminal.values()]
 
     @exact
     def stand(self, joints: Array, yaw: Array, xy: Array | None = None) -> tuple[Motion, Array, Array]:
@@ -96,9 +96,9 @@ class Physics:
         qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
         qpos = qpos.at[self.robot.qpos].set(joints)
         data = self._kinematics(qpos)
-        clearance, normal_z = self._clearance(data, self._foot_points)
+        clearance, normal_z = self._clearance(data, self._feet)
         lift = -(clearance / normal_z).min()
-        feet = data.geom_xpos[self.robot.feet].at[:, 2].add(lift)
+        feet = self._foot_positions(data).at[:, 2].add(lift)
         motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
         return motion, feet, self._min_per_foot(clearance + lift * normal_z) < TOUCH
 
@@ -146,8 +146,8 @@ class Physics:
         touching = [self._clearance(data, points)[0].min() < TOUCH for points in self._penalized]
         failed = [self._clearance(data, points)[0].min() < TOUCH for points in self._terminal]
         return Places(
-            feet=data.geom_xpos[self.robot.feet],
-            contact=self._min_per_foot(self._clearance(data, self._foot_points)[0]) < TOUCH,
+            feet=self._foot_positions(data),
+            contact=self._min_per_foot(self._clearance(data, self._feet)[0]) < TOUCH,
             collisions=jnp.stack(touching) if touching else jnp.zeros(0, bool),
             failed=jnp.stack(failed).any() if failed else jnp.zeros((), bool),
         )
@@ -155,14 +155,13 @@ class Physics:
     def _kinematics(self, qpos: Array):
         return mjx.kinematics(self._model, self._data.replace(qpos=qpos))
 
-    def _clearance(self, data, points: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[Array, Array]:
-        """Distance of each sphere from the tangent plane of the ground below it, and the normal's z; ``[P]`` each."""
-        geom, offset, radius = points
-        position = data.geom_xpos[geom] + (data.geom_xmat[geom] * offset[:, None]).sum(-1)
+    def _clearance(self, data, shapes: lowest.Shapes) -> tuple[Array, Array]:
+        """Distance of each shape from the tangent plane of the ground below it, and the normal's z; ``[P]`` each."""
+        position = shapes.centres(data.geom_xpos, data.geom_xmat)
         if self.terrain is None:
-            return position[:, 2] - radius, jnp.ones(len(geom))
+            return position[:, 2] - shapes.reach(data.geom_xmat), jnp.ones(len(shapes.geom))
         height, normal = self.terrain.surface(position[:, :2])
-        return (position[:, 2] - height) * normal[:, 2] - radius, normal[:, 2]
+        return (position[:, 2] - height) * normal[:, 2] - shapes.reach(data.geom_xmat, normal), normal[:, 2]
 
     def _with_planes(self, model, data):
         """The model with each ground plane moved to the terrain's tangent plane below its geom.
@@ -182,9 +181,8 @@ class Physics:
         )
 
     def _min_per_foot(self, clearance: Array) -> Array:
-        """The smallest clearance ``[F]`` of each foot's points, from that of all feet's points ``[P]``."""
-        geom = self._foot_points[0]
-        return jnp.stack([clearance[geom == foot].min() for foot in self.robot.feet])
+        """The smallest clearance ``[F]`` of each foot's shapes, from that of all feet's shapes ``[P]``."""
+        return jnp.stack([clearance[np.isin(self._feet.geom, foot)].min() for foot in self.robot.feet.values()])
 
     def _model_of(self, variation: Variation):
         """The model of one environment: its friction, and the mass, inertia and centre of mass of its base."""
@@ -198,31 +196,16 @@ class Physics:
             body_ipos=model.body_ipos.at[base].add(variation.com),
         )
 
+    def _foot_positions(self, data) -> Array:
+        """Centre ``[F, 3]`` of each foot in the world, m: the mean of the centres of its geoms."""
+        feet, geoms = self.robot.feet.values(), self.robot.foot_geoms
+        if len(geoms) == len(feet):
+            return data.geom_xpos[geoms]
+        return jnp.stack([data.geom_xpos[group].mean(axis=0) for group in feet])
+
     def _foot_forces(self, model, data) -> Array:
         if not self._forces:
             return jnp.zeros((len(self.robot.feet), 3))
-        data = mjx.rne_postconstraint(model, data)
-        return data._impl.cfrc_ext[self.robot.model.geom_bodyid[self.robot.feet], 3:]
-
-
-def _points(model: mujoco.MjModel, geoms: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Spheres whose lowest point is the lowest point of the geoms.
-
-    This is exact for spheres, capsules and boxes; other shapes are replaced by their bounding boxes.
-
-    Returns:
-        Geom index [P] of each sphere, its centre in the frame of the geom [P, 3], and its radius [P], in m.
-    """
-    signs = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, -1).T
-    rows = []
-    for geom in geoms:
-        radius, half = model.geom_size[geom, :2]
-        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_SPHERE:
-            rows.append((geom, np.zeros(3), radius))
-        elif model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CAPSULE:
-            rows += [(geom, np.array([0, 0, sign * half]), radius) for sign in (-1, 1)]
-        else:
-            centre, size = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-            rows += [(geom, centre + sign * size, 0.0) for sign in signs]
-    geom, centre, radius = zip(*rows, strict=True)
-    return np.array(geom), np.array(centre, np.float32), np.array(radius, np.float32)
+        force = mjx.rne_postconstraint(model, data)._impl.cfrc_ext[:, 3:]
+        bodies = [np.unique(self.robot.model.geom_bodyid[group]) for group in self.robot.feet.values()]
+        return jnp.stack([force[group].sum(axis=0) for group in bodies])
