@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import math
+import os
 import warnings
 from collections.abc import Callable
 
@@ -23,9 +24,12 @@ def make_env(config: EnvConfig) -> Env:
     """The environment ``config.name``, built with ``config.kwargs``.
 
     Raises:
-        ConfigError: there is no environment of this name, or it does not accept the arguments.
+        ConfigError: there is no environment of this name, it does not accept the arguments, or its simulator cannot
+            be imported with the OpenGL library of ``MUJOCO_GL``.
     """
     kind, rest = _split(config.name)
+    if kind in ("legged", "brax", "playground"):
+        _check_mujoco()
     if kind == "legged":
         return _legged_env(config)
     if kind == "playground":
@@ -97,6 +101,18 @@ def make_episode_env(config: Config, env: Env) -> EpisodeEnv:
     length, schedule = config.env.episode_length or env.episode_length, config.env.episode_length_schedule
     make_schedule = None if schedule is None else schedules.make(schedule)
     return EpisodeEnv(env, length, config.env.pool_fraction, make_schedule)
+
+
+def _check_mujoco() -> None:
+    try:
+        import mujoco  # noqa: F401 (its import loads the library of MUJOCO_GL, also where nothing is rendered)
+    except Exception as error:  # PyOpenGL raises AttributeError, MuJoCo RuntimeError
+        chosen = os.environ.get("MUJOCO_GL")
+        if not chosen:
+            raise
+        fault = f"MUJOCO_GL={chosen}: MuJoCo cannot be imported: {type(error).__name__}: {error}"
+        packages = "egl needs libegl1 and a driver, osmesa needs libosmesa6"
+        raise ConfigError(f"{fault}; unset it, or install the library: {packages}") from error
 
 
 # Tested in this library; tracing a simulator takes seconds.

@@ -104,7 +104,7 @@ def of_policy(numbers: Mapping[str, float], units: Mapping[str, str] = UNITS) ->
         table.add_row("cut by NaN", f"{numbers['invalid']:.0f}")
     metrics = {name.removeprefix("metric/"): x for name, x in numbers.items() if name.startswith("metric/")}
     for name in [*(name for name in units if name in metrics), *(name for name in metrics if name not in units)]:
-        table.add_row(units.get(name, name), f"{metrics[name]:.4g}")
+        table.add_row(units.get(name, name), _number(known(metrics[name]), ".4g"))
     return table
 
 

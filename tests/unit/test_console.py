@@ -231,3 +231,10 @@ def test_notes_stay_above_the_bar(monkeypatch):
     assert re.findall(r"\d+(?=/300)", after)[1:] == ["2"]
     # The cursor is shown again at once, so that a killed process does not leave it hidden.
     assert before.index("\x1b[?25l") < before.index("\x1b[?25h")
+
+
+def test_a_metric_without_a_value_is_a_dash(clock):
+    """The cost of transport of a robot that stands; a return that is not a number is shown."""
+    console, stream = plain(1, clock)
+    console.update(1, {"Eval/metric/CoT": math.nan, "Eval/metric/yaw_error": 0.5, "Eval/mean_return": math.nan})
+    assert "eval metric/CoT - metric/yaw error 0.5 mean return nan" in stream.getvalue()

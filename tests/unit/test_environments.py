@@ -72,6 +72,20 @@ def test_brax_is_imported_without_a_word():
     assert "unknown Brax backend 'none'" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["legged:flat", "brax:fast", "playground:CheetahRun"])
+def test_an_opengl_library_that_is_not_installed_is_one_line(monkeypatch, name):
+    """Importing MuJoCo loads the library of MUJOCO_GL."""
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    with pytest.raises(
+        ConfigError, match=r"^MUJOCO_GL=osmesa: MuJoCo cannot be imported: .*; unset it, or .*libosmesa6$"
+    ):
+        environment.make_env(EnvConfig(name=name))
+    monkeypatch.delenv("MUJOCO_GL")
+    with pytest.raises(ImportError):
+        environment.make_env(EnvConfig(name=name))
+
+
 def test_a_config_is_filled_with_a_robots_defaults():
     config = make(env={"name": "legged:rough", "kwargs": {"sim": {"iterations": 2}, "camera": {}}})
     found = environment.filled(config)

@@ -207,7 +207,7 @@ def test_tables_fit_in_80_characters():
     assert lines[3].split() == ["0.00", "0.00", "1.00", "-", "-", "-", "0.123", "0.200", "-", "50%"]
     assert not any("…" in line for line in lines)
     numbers = {f"{kind}_{name}": 1.5 for kind in ("mean", "std", "min", "max") for name in ("return", "length")}
-    numbers |= {"invalid": 2.0, "survival": 0.75, "metric/reward_x": 0.25, "metric/CoT": 0.5}
+    numbers |= {"invalid": 2.0, "survival": 0.75, "metric/reward_x": 0.25, "metric/CoT": 0.5, "metric/y": np.nan}
     assert [line.split() for line in text(table.of_policy(numbers))[1:]] == [
         ["return", "1.5", "1.5", "1.5", "1.5"],
         ["length", "1.5", "1.5", "1.5", "1.5"],
@@ -215,6 +215,7 @@ def test_tables_fit_in_80_characters():
         ["cut", "by", "NaN", "2"],
         ["cost", "of", "transport", "0.5"],
         ["reward_x", "0.25"],
+        ["y", "-"],
     ]
 
 

@@ -22,6 +22,8 @@ from strl_jax.envs.legged.terrain.ground import Ground
 from strl_jax.envs.legged.terrain.levels import OnField
 from strl_jax.types import Array, EnvState, Obs
 
+MIN_SPEED = 0.05  # m/s; a standing robot sways more slowly
+
 
 class LeggedEnv(Env):
     """A robot that must follow velocity commands; in a config ``legged:flat``, or ``legged:rough`` with a terrain.
@@ -139,12 +141,14 @@ class LeggedEnv(Env):
     def scores(self, means: dict[str, Array]) -> dict[str, Array]:
         """``tracking_error`` (RMS of the planar velocity error, m/s), ``yaw_error`` (RMS, rad/s) and ``CoT``.
 
-        The cost of transport is the absolute work of the motors divided by weight times distance.
+        The cost of transport is the absolute work of the motors divided by weight times distance; NaN for robots that
+        do not move, at mean speeds below ``MIN_SPEED``.
         """
+        moves = means["weight_speed"] > MIN_SPEED * 9.81 * self.robot.model.body_mass.sum()
         return {
             "tracking_error": jnp.sqrt(means["squared_lin_vel_error"]),
             "yaw_error": jnp.sqrt(means["squared_ang_vel_error"]),
-            "CoT": means["power"] / means["weight_speed"],
+            "CoT": jnp.where(moves, means["power"] / means["weight_speed"], jnp.nan),
         }
 
     def merge(self, done: Array, fresh: EnvState, state: EnvState) -> EnvState:

@@ -181,6 +181,7 @@ def _losses(scalars: Mapping[str, float]) -> list[Cell]:
 
 
 def _group(scalars: Mapping[str, float], section: str) -> list[Cell]:
-    """All scalars of one section."""
+    """All scalars of one section; "-" for a metric of an evaluation without a value, as the CoT of a standing robot."""
     labels = {name: name.removeprefix(section).replace("_", " ") for name in scalars if name.startswith(section)}
-    return [(label, number(scalars[name])) for name, label in labels.items()]
+    shown = {name: episode_mean if name.startswith("Eval/metric/") else number for name in labels}
+    return [(label, shown[name](scalars[name])) for name, label in labels.items()]
