@@ -155,7 +155,7 @@ def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], l
     if "--plot" in paths:
         from strl_jax.viewer import plot
 
-        names = (env.config.robot.joints, env.config.robot.feet) if can_record(env) else ((), ())
+        names = (env.robot.joint_names, tuple(env.robot.feet)) if can_record(env) else ((), ())
         form = paths["--plot"].suffix.lower().removeprefix(".")
         outputs.write(paths["--plot"], lambda path: plot.draw(path, form, trace, env.dt, *names))
     if "--html" not in paths and "--video" not in paths:

@@ -167,7 +167,8 @@ def test_gains_by_the_parts_of_names():
         ({"base": "left"}, "robot.base: left is not allowed; its joint must be the model's first and a free joint"),
         (
             {"joints": ("left_joint",)},
-            "robot.joints: 1 of the model's 2 joints are listed; missing: right_joint",
+            "robot.joints: 1 of the model's 2 joints are listed; missing: right_joint; list the others in "
+            "robot.held_joints ('*': all others)",
         ),
         (
             {"joints": ("left_joint", "left_joint")},
@@ -177,7 +178,11 @@ def test_gains_by_the_parts_of_names():
             {"joints": ("left_joint", "knee")},
             "robot.joints: the model has no joint 'knee'; it has left_joint, right_joint",
         ),
-        ({"feet": ("toe",)}, "robot.feet: the model has no geom 'toe'; it has shell, left_foot, right_foot"),
+        (
+            {"feet": ("toe",)},
+            "robot.feet: the model has no geom or body 'toe'; it has the geoms shell, left_foot, right_foot and the "
+            "bodies world, body, left, right",
+        ),
         (
             {"terminate_after_contacts_on": ("head",)},
             "robot.terminate_after_contacts_on: the model has no body 'head'; it has world, body, left, right",
@@ -231,7 +236,7 @@ def test_files_that_do_not_fit(tmp_path):
     third = '<body><joint axis="0 0 1"/><geom size="0.1"/></body><geom name="right_foot"'
     path.write_text(BIPED.format(kind="hinge", range="").replace('<geom name="right_foot"', third))
     with pytest.raises(
-        ValueError, match=r"^robot\.joints: 2 of the model's 3 joints are listed; missing: a joint without a name$"
+        ValueError, match=r"^robot\.joints: 2 of the model's 3 joints are listed; missing: a joint without a name; "
     ):
         load(path=str(path), **NAMES)
     with pytest.raises(ValueError, match=r"^robot\.path: 'x{40}'\.\.\.: File name too long$"):
@@ -381,7 +386,7 @@ def test_the_ground_holds_whatever_a_file_switches(tmp_path, flag, more):
         (
             "legged:flat",
             {"robot": {"feet": ["toe"]}},
-            "env.kwargs.robot.feet: the model has no geom 'toe'; it has trunk, FR_hip, ",
+            "env.kwargs.robot.feet: the model has no geom or body 'toe'; it has the geoms trunk, FR_hip, ",
         ),
     ],
 )

@@ -9,6 +9,7 @@ from strl_jax.envs.legged.config_types import (
     Angle,
     Delays,
     Factors,
+    Feet,
     Frictions,
     Headings,
     Limit,
@@ -30,15 +31,22 @@ class RobotConfig(Section):
     Attributes:
         path: an MJCF file, a folder that contains one, or PACKAGE:FILE; null: this library's quadruped.
         base: body with the free joint.
-        joints: hinge joints in the order of actions and observations.
-        feet: geoms of the feet.
+        joints: hinge joints in the order of actions and observations: names, or patterns such as ``*_knee_joint``,
+            whose joints are in the order of the file.
+        held_joints: joints that are no actions and that a PD law holds at their default angles, as names or patterns;
+            ``*``: all joints that are not in ``joints``. They are no part of observations, rewards and ``domain_rand``.
+        feet: each foot is a geom, a body (all its geoms that can collide), a pattern (all such geoms with names that
+            fit it) or a list of geoms.
         penalize_contacts_on: bodies for which a contact with the ground is a collision.
         terminate_after_contacts_on: bodies for which a contact with the ground ends the episode.
         collide: spheres, capsules and boxes that can collide in the file also collide with the ground, not only
             the feet.
+        default_keyframe: name of the file's keyframe whose joint angles are the default angles; null: none.
         default_joint_angles: angle in rad of each joint at action 0, by a part of its name; if
-            several parts fit, the last one is used.
-        torque_limit: in Nm; null: the force ranges in the file.
+            several parts fit, the last one is used. With ``default_keyframe``, the default is {}, and only joints that
+            differ from the keyframe are listed. A held joint without an angle stays at the file's reference angle.
+        torque_limit: in Nm; null: the smallest of the limits in the file; a held joint may have none.
+        armature: inertia of the rotors in kg m^2, for all joints or by a part of their names; null: as in the file.
         velocity_limit: in rad/s, for the reward ``dof_vel_limits``.
     """
 
@@ -47,12 +55,14 @@ class RobotConfig(Section):
     joints: RobotParts = tuple(
         f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")
     )
-    feet: RobotParts = ("FR_foot", "FL_foot", "RR_foot", "RL_foot")
+    held_joints: tuple[str, ...] = ()
+    feet: Feet = ("FR_foot", "FL_foot", "RR_foot", "RL_foot")
     penalize_contacts_on: tuple[str, ...] = tuple(
         f"{leg}_{part}" for leg in ("FR", "FL", "RR", "RL") for part in ("thigh", "calf")
     )
     terminate_after_contacts_on: tuple[str, ...] = ("trunk",)
     collide: bool = False
+    default_keyframe: str | None = None
     default_joint_angles: dict[Part, Angle] = Field(
         default_factory=lambda: {
             "R_hip": -0.1,
@@ -65,7 +75,15 @@ class RobotConfig(Section):
         }
     )
     torque_limit: Limit | dict[Part, Limit] | None = None
+    armature: PerJoint | None = None
     velocity_limit: Limit = 21.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _angles_of_the_keyframe(cls, data):
+        if isinstance(data, dict) and data.get("default_keyframe") is not None:
+            return {"default_joint_angles": {}} | data
+        return data
 
 
 class SimConfig(Section):
@@ -88,7 +106,8 @@ class ControlConfig(Section):
     """Joint targets and PD control.
 
     Attributes:
-        stiffness, damping: gains in Nm/rad and Nm s/rad, for all joints or by a part of their names.
+        stiffness, damping: gains in Nm/rad and Nm s/rad, for all joints (also the held ones) or by a part of their
+            names.
         action_scale: target = default angle + action_scale * action.
         decimation: simulator steps in a control step.
         delay: range of the seconds until a new action takes effect, drawn for each environment; at most one
@@ -168,6 +187,8 @@ class EpisodeConfig(Section):
             that reaches it; null: the whole limit from the start.
         max_tilt: angle from upright in rad above which the robot has fallen; null: none.
         min_height: height of the base in m below which the robot has fallen; null: none.
+        level_feet: tilt the base at the start so that all feet are on the ground; false: the base is upright, and the
+            lowest foot is on the ground.
         joint_noise: the initial angle of a joint is its default angle times a factor in 1 +- joint_noise.
         velocity_noise: maximum initial velocity of the base, in m/s and rad/s.
     """
@@ -176,6 +197,7 @@ class EpisodeConfig(Section):
     start_length_s: Seconds | None = None
     max_tilt: float | None = Field(1.0, gt=0, le=3.14)
     min_height: Place | None = None
+    level_feet: bool = False
     joint_noise: float = Field(0.2, ge=0, lt=1)
     velocity_noise: float = Field(0.3, ge=0, le=100)
 

@@ -50,5 +50,6 @@ Depths = Annotated[tuple[Depth, Depth], AfterValidator(_apart)]
 Points = Annotated[tuple[Place, ...], Field(min_length=1)]
 
 RobotParts = Annotated[tuple[str, ...], Field(min_length=1)]  # names of joints, geoms or bodies
+Feet = Annotated[tuple[str | RobotParts, ...], Field(min_length=1)]  # a name, or the names of a foot's geoms
 Part = Annotated[str, Field(min_length=1)]  # of a joint's name
 PerJoint = Gain | dict[Part, Gain]  # for all joints, or by a part of their names

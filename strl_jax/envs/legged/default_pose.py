@@ -14,8 +14,7 @@ def fault(robot: Robot) -> str | None:
     The robot stands upright on its lowest foot.
     """
     data = mujoco.MjData(robot.model)
-    data.qpos[3:7] = 1.0, 0.0, 0.0, 0.0
-    data.qpos[robot.qpos] = robot.default
+    data.qpos[:] = robot.default_qpos
     mujoco.mj_kinematics(robot.model, data)
     rotation = data.geom_xmat.reshape(-1, 3, 3)
 

@@ -55,7 +55,8 @@ class LeggedEnv(Env):
         self.episode_length = config.steps(config.episode.episode_length_s)
         self.observation_shapes = observations.shapes(config, self.action_size, len(self.robot.feet))
         forces = any(name in rewards.active(config.rewards) for name in rewards.FORCES)
-        self.physics = Physics(self.robot, self.action_scale, config.control.decimation, forces, self.terrain)
+        level = config.episode.level_feet
+        self.physics = Physics(self.robot, self.action_scale, config.control.decimation, forces, self.terrain, level)
         # jit keeps the traces: several programs use the functions, and tracing MJX takes seconds.
         self._advance, self._places = jax.jit(jax.vmap(self.physics.advance)), jax.jit(jax.vmap(self.physics.places))
         r, velocity = self.robot, config.robot.velocity_limit

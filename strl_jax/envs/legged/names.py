@@ -1,6 +1,7 @@
 """Names in a robot's config: indices of the model's bodies, geoms and joints, and values by parts of joint names."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 import mujoco
 import numpy as np
@@ -29,6 +30,29 @@ def indices(model: mujoco.MjModel, kind: mujoco.mjtObj, names: Sequence[str], ke
         if names.count(name) > 1:
             raise ValueError(f"robot.{key}: {name} is listed twice")
     return np.array([index(model, kind, name, key) for name in names], int)
+
+
+def expanded(entries: Sequence[str], known: Sequence[str], key: str) -> list[str]:
+    """The names of a list of names and patterns; the names of a pattern are in the order of ``known``.
+
+    Raises:
+        ValueError: a pattern fits no name; one line that begins with ``robot.key``.
+    """
+    names = []
+    for entry in entries:
+        if entry in known or not is_pattern(entry):
+            names.append(entry)
+            continue
+        fitting = [name for name in known if name and fnmatchcase(name, entry)]
+        if not fitting:
+            raise ValueError(f"robot.{key}: {entry} fits no name; there are {', '.join(filter(None, known)) or 'none'}")
+        names += fitting
+    return names
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a name has one of the wildcards ``*``, ``?`` and ``[``."""
+    return any(letter in text for letter in "*?[")
 
 
 def per_joint(value: float | Mapping[str, float], joints: Iterable[str], key: str) -> np.ndarray:

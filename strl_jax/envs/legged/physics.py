@@ -9,6 +9,7 @@ from flax import struct
 
 from strl_jax.envs.legged import lowest
 from strl_jax.envs.legged.robot import Robot
+from strl_jax.envs.legged.rotations import product
 from strl_jax.envs.legged.terrain.heights import Terrain
 from strl_jax.envs.precision import exact
 from strl_jax.types import Array
@@ -59,16 +60,23 @@ class Physics:
         decimation: simulator steps per control step.
         forces: whether ``advance`` computes the contact forces; otherwise they are zeros.
         terrain: the ground, for a robot that was loaded with ``own_planes``; None: flat ground at height 0.
+        level_feet: ``stand`` tilts the base so that all feet are on the ground.
 
     Raises:
         ValueError: MJX does not support the model; one line.
     """
 
     def __init__(
-        self, robot: Robot, action_scale: float, decimation: int, forces: bool, terrain: Terrain | None = None
+        self,
+        robot: Robot,
+        action_scale: float,
+        decimation: int,
+        forces: bool,
+        terrain: Terrain | None = None,
+        level_feet: bool = False,
     ):
         self.robot, self.decimation, self._scale, self._forces = robot, decimation, action_scale, forces
-        self.terrain = terrain
+        self.terrain, self._level_feet = terrain, level_feet
         try:
             self._model = mjx.put_model(robot.model, impl="jax")
         except NotImplementedError as error:
@@ -80,7 +88,7 @@ class Physics:
 
     @exact
     def stand(self, joints: Array, yaw: Array, xy: Array | None = None) -> tuple[Motion, Array, Array]:
-        """The robot at rest and upright, with its lowest foot on the ground.
+        """The robot at rest, with its lowest foot on the ground; upright without ``level_feet``.
 
         Args:
             joints: ``[A]``, joint angles, rad.
@@ -93,14 +101,28 @@ class Physics:
         model = self.robot.model
         quaternion = jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
         position = jnp.zeros(3) if xy is None else jnp.append(xy, 0.0)
-        qpos = jnp.asarray(model.qpos0, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
+        qpos = jnp.asarray(self.robot.default_qpos, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
         qpos = qpos.at[self.robot.qpos].set(joints)
+        qpos = self._levelled(qpos) if self._level_feet else qpos
         data = self._kinematics(qpos)
         clearance, normal_z = self._clearance(data, self._feet)
         lift = -(clearance / normal_z).min()
         feet = self._foot_positions(data).at[:, 2].add(lift)
         motion = Motion(qpos.at[2].set(lift), jnp.zeros(model.nv), jnp.zeros(model.nv))
         return motion, feet, self._min_per_foot(clearance + lift * normal_z) < TOUCH
+
+    def _levelled(self, qpos: Array) -> Array:
+        """``qpos`` with the base tilted so that the lowest points of the feet are as close to a level as possible.
+
+        The plane through them is fitted with least squares. The tilt is exact for feet with round soles.
+        """
+        data = self._kinematics(qpos)
+        xy, height = self._foot_positions(data)[:, :2], self._min_per_foot(self._clearance(data, self._feet)[0])
+        # Two feet, or feet in a line, give no slope across this line: its singular value is cut.
+        slope = jnp.linalg.pinv(xy - xy.mean(axis=0), rtol=0.01) @ (height - height.mean())
+        normal = jnp.append(-slope, 1.0) / jnp.sqrt(1 + (slope**2).sum())
+        tilt = jnp.stack([1 + normal[2], normal[1], -normal[0], jnp.zeros(())])  # rotates the normal to the z axis
+        return qpos.at[3:7].set(product(tilt / jnp.linalg.norm(tilt), qpos[3:7]))
 
     @exact
     def advance(
@@ -123,6 +145,8 @@ class Physics:
             delayed = jnp.where(number * robot.model.opt.timestep < variation.delay, last_action, action)
             torque = self.torque(now, variation, delayed)
             applied = jnp.zeros(robot.model.nv).at[robot.dof].set(torque)
+            if len(robot.held.dof):
+                applied = applied.at[robot.held.dof].set(self._holding_torque(now))
             data = self._data.replace(qpos=now.qpos, qvel=now.qvel, qacc_warmstart=now.warmstart, qfrc_applied=applied)
             on_ground = self._with_planes(model, data)
             data = mjx.step(on_ground, data)
@@ -138,6 +162,12 @@ class Physics:
         stiffness, damping = robot.stiffness * variation.gains[0], robot.damping * variation.gains[1]
         torque = variation.strength * (stiffness * error - damping * motion.qvel[robot.dof])
         return jnp.clip(torque, -robot.torque_limit, robot.torque_limit).astype(jnp.float32)
+
+    def _holding_torque(self, motion: Motion) -> Array:
+        """Torques ``[H]`` in Nm that keep the held joints at their default angles, clipped to the torque limits."""
+        held = self.robot.held
+        torque = held.stiffness * (held.default - motion.qpos[held.qpos]) - held.damping * motion.qvel[held.dof]
+        return jnp.clip(torque, -held.torque_limit, held.torque_limit).astype(jnp.float32)
 
     @exact
     def places(self, motion: Motion) -> Places:

@@ -17,6 +17,13 @@ def rotate_back(quaternion: Array, vector: Array) -> Array:
     return rotate(quaternion * jnp.array([1.0, -1.0, -1.0, -1.0]), vector)
 
 
+def product(first: Array, second: Array) -> Array:
+    """The quaternion ``[..., 4]`` of the rotation ``second``, followed by ``first``."""
+    w, axis = first[..., :1] * second[..., :1], first[..., 1:] * second[..., :1] + first[..., :1] * second[..., 1:]
+    w -= (first[..., 1:] * second[..., 1:]).sum(-1, keepdims=True)
+    return jnp.concatenate([w, axis + jnp.cross(first[..., 1:], second[..., 1:])], axis=-1)
+
+
 def yaw(quaternion: Array) -> Array:
     """Heading ``[...]`` of the body's x axis in the world, rad."""
     w, x, y, z = jnp.moveaxis(quaternion, -1, 0)

@@ -1,6 +1,6 @@
 """Torque limits of a robot's motors, from its config or its file."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import mujoco
 import numpy as np
@@ -14,7 +14,11 @@ BOUNDED = (DYN.mjDYN_NONE, DYN.mjDYN_FILTER, DYN.mjDYN_FILTEREXACT)  # the activ
 
 
 def of(
-    model: mujoco.MjModel, joints: np.ndarray, names: Sequence[str], limit: Limit | dict[str, Limit] | None
+    model: mujoco.MjModel,
+    joints: np.ndarray,
+    names: Sequence[str],
+    limit: Limit | dict[str, Limit] | None,
+    unlimited: Container[str] = (),
 ) -> np.ndarray:
     """Limits [A] in Nm: those of the config, otherwise the smallest of all limits in the file.
 
@@ -27,6 +31,7 @@ def of(
         joints: indices of the joints [A].
         names: their names.
         limit: ``robot.torque_limit``.
+        unlimited: names of joints that may have no limit in the file; their limit is then infinite.
 
     Raises:
         ValueError: the file has no limit for a joint, or the config does not fit the joints; one line.
@@ -38,8 +43,10 @@ def of(
     for actuator in np.flatnonzero(np.isin(model.actuator_trntype, AT_JOINT)):
         driven = joints == model.actuator_trnid[actuator, 0]
         limits[driven] = np.minimum(limits[driven], _of_actuator(model, actuator))
-    for name in np.array(names)[np.isinf(limits) | (limits == 0)]:
-        raise ValueError(f"robot.torque_limit: null is not allowed; the model has no torque limit for {name}")
+    limits[limits == 0] = np.inf
+    for name, found in zip(names, limits, strict=True):
+        if np.isinf(found) and name not in unlimited:
+            raise ValueError(f"robot.torque_limit: null is not allowed; the model has no torque limit for {name}")
     return limits
 
 
