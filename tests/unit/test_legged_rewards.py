@@ -137,5 +137,8 @@ def test_cost_of_transport_of_robots_that_move():
     env = LeggedEnv()
     weight = 9.81 * env.robot.model.body_mass.sum()
     errors = {"squared_lin_vel_error": jnp.float32(0.04), "squared_ang_vel_error": jnp.float32(0.09)}
-    found = [env.scores(errors | {"power": 30.0, "weight_speed": weight * v})["CoT"] for v in (0.5, 0.03, 0.01, 0.0)]
+    found = [
+        env.scores(errors | {"power": 30.0, "weight_speed": jnp.float32(weight * v)})["CoT"]
+        for v in (0.5, 0.03, 0.01, 0.0)
+    ]
     np.testing.assert_allclose(found, [30.0 / weight / 0.5, 30.0 / weight / 0.03, np.nan, np.nan], rtol=1e-5)
