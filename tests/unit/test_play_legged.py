@@ -1,7 +1,6 @@
 """Play with the legged robot itself: the runner's numbers, commands that it only gets, pictures."""
 
 import json
-import re
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from strl_jax.envs.legged.env import LeggedEnv
 from strl_jax.run_folder import run_dir
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import make_mesh
-from strl_jax.viewer import table, video
+from strl_jax.viewer import video
 from strl_jax.viewer.recording import CommandedEnv
 
 pytestmark = pytest.mark.slow  # MJX takes a minute to compile
@@ -46,13 +45,10 @@ def test_numbers_are_those_of_the_runner(runner, tmp_path, capsys):
     file = tmp_path / "numbers.json"
     assert play.main([str(runner.log_dir), "--num-envs", str(ENVS), "--out", str(file)]) == 0
     found = json.loads(file.read_text())["evaluation"]
-    expected = {name.removeprefix("Eval/"): table.known(x) for name, x in runner.evaluation().items()}
-    assert expected.pop("metric/CoT") is found.pop("metric/CoT") is None  # it stands
+    expected = {name.removeprefix("Eval/"): x for name, x in runner.evaluation().items()}
     assert found == pytest.approx(expected, rel=1e-4)
     assert 0 < found["metric/tracking_error"] < 2
-    printed = capsys.readouterr().out
-    assert "velocity RMSD, m/s" in printed
-    assert re.search(r"cost of transport +- *\n", printed)
+    assert "velocity RMSD, m/s" in capsys.readouterr().out
 
 
 def test_everything_that_can_be_seen(runner, tmp_path, capsys):
