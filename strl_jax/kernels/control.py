@@ -67,7 +67,7 @@ def _kept(graph, goes_on: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.nd
     """``new`` where ``goes_on``, whose axes are the first ones, else ``old``."""
     result = np.empty(new.shape, object)
     for position in np.ndindex(goes_on.shape):
-        result[position] = choose(graph, goes_on[position], old[(*position, ...)], new[(*position, ...)])
+        result[(*position, ...)] = choose(graph, goes_on[position], old[(*position, ...)], new[(*position, ...)])
     return result
 
 

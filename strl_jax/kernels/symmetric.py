@@ -74,39 +74,34 @@ class Solutions:
     """
 
     graph: Graph
-    _matrices: dict = field(default_factory=dict)  # first entry of a Cholesky factor -> the factor, the matrix
+    _matrices: dict = field(default_factory=dict)  # entries of a Cholesky factor -> the matrix
     _factors: dict = field(default_factory=dict)
     _right: dict = field(default_factory=dict)  # solution of the first triangular system -> its right side
 
     def add(self, matrix: np.ndarray, lower: np.ndarray) -> None:
         """Records a Cholesky factor."""
-        if isinstance(lower[0, 0], Value):
-            self._matrices[lower[0, 0].index] = (lower.copy(), matrix)
+        self._matrices[_entries(lower)] = matrix
 
     def first(self, lower: np.ndarray, right: np.ndarray, solution: np.ndarray) -> None:
         """Records the solution of ``lower solution = right``, vectors."""
-        key = self._key(lower)
-        if key is not None:
+        key = _entries(lower)
+        if key in self._matrices:
             self._right[key, _names(solution)] = right.copy()
 
     def second(self, lower: np.ndarray, right: np.ndarray) -> np.ndarray | None:
         """The solution of the whole system if ``lower^T x = right`` is its second half."""
-        key = self._key(lower)
+        key = _entries(lower)
         original = self._right.get((key, _names(right)))
-        if key is None or original is None:
+        if original is None:
             return None
         if key not in self._factors:
-            self._factors[key] = factorize(self.graph, self._matrices[key][1])
+            self._factors[key] = factorize(self.graph, self._matrices[key])
         return solve(self.graph, self._factors[key], original)
 
-    def _key(self, lower: np.ndarray) -> int | None:
-        first = lower[0, 0]
-        known = self._matrices.get(first.index) if isinstance(first, Value) else None
-        rows, columns = np.tril_indices(len(lower))
-        if known is None or known[0].shape != lower.shape:
-            return None
-        same = all(_name(a) == _name(b) for a, b in zip(known[0][rows, columns], lower[rows, columns], strict=True))
-        return first.index if same else None
+
+def _entries(lower: np.ndarray) -> tuple:
+    """What makes two lower triangles equal."""
+    return _names(lower[np.tril_indices(len(lower))])
 
 
 def _is_zero(scalar: Scalar) -> bool:
