@@ -19,8 +19,10 @@ class Env(ABC):
         action_size: number of actions A.
         dt: duration of one step in seconds.
         episode_length: default time limit in steps.
+        resets_alone: the initial state of an environment depends on its key alone, not on its place in the batch.
     """
 
+    resets_alone: bool = True
     observation_shapes: Mapping[str, tuple[int, ...]]
     action_size: int
     dt: float

@@ -12,8 +12,9 @@ from strl_jax.envs.base import Env, carried
 from strl_jax.types import EnvState
 
 BATCH = 3  # environments; messages show this size of a first axis as B
-OPTIONAL = ("at_iteration",)
-PROTOCOL = (*(name for name in vars(Env) if not name.startswith("_") and name not in OPTIONAL), *Env.__annotations__)
+OPTIONAL = ("at_iteration", "resets_alone")
+NAMES = dict.fromkeys((*(name for name in vars(Env) if not name.startswith("_")), *Env.__annotations__))
+PROTOCOL = tuple(name for name in NAMES if name not in OPTIONAL)
 
 
 class ContractError(ValueError):

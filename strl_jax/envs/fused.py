@@ -22,7 +22,9 @@ class Fused:
         return self._function(env, "step", env.step)
 
     def reset(self, env: Env) -> Callable:
-        """``env.reset`` as one kernel; the state is ``carried``."""
+        """``env.reset`` as one kernel, where there is one and ``env.resets_alone``; the state is ``carried``."""
+        if not getattr(env, "resets_alone", True):
+            return lambda key: carried(env.reset(key))
         return self._function(env, "reset", lambda key: carried(env.reset(key)), required=False)
 
     def simulator(self, env: Env) -> tuple[Callable, Callable]:

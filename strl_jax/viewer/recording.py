@@ -44,6 +44,8 @@ class CommandedEnv(RecordedEnv):
         steps: largest number of steps of an episode.
     """
 
+    resets_alone = False
+
     def __init__(self, env: Env, commands: Array, steps: int):
         unit = dict.fromkeys(("lin_vel_x", "lin_vel_y", "ang_vel_yaw"), (0.0, 1.0))  # then a draw is the command
         changes = {
