@@ -38,5 +38,8 @@ class Fused:
                 raise KernelError(f"{type(env).__name__}: an environment that sees the iteration has no kernel")
             return function
         if (id(env), name) not in self._known:
-            self._known[id(env), name] = (env, fuse_batch(function, required=self._required if required is None else required))
+            self._known[id(env), name] = (
+                env,
+                fuse_batch(function, required=self._required if required is None else required),
+            )
         return self._known[id(env), name][1]

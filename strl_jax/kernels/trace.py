@@ -135,26 +135,35 @@ def trace(function: Callable, arguments) -> Traced:
 
     shapes = [jax.eval_shape(as_words, leaf) for leaf in given]
     closed = jax.make_jaxpr(on_words)(*shapes)
-    tracer, inputs, place = Tracer(), [], 0
+    tracer = Tracer()
+    inputs = _inputs(tracer.graph, shapes)
+    results = tracer.run(closed, inputs)
+    avals = [v.aval for v in closed.jaxpr.outvars]
+    origins = [_origin(array, aval.dtype, inputs, shapes) for array, aval in zip(results, avals, strict=True)]
+    computed = [number for number, origin in enumerate(origins) if origin is None]
+    outputs, tree = jax.tree.flatten(made[0])
+    scalars = flat([results[number] for number in computed])
+    return Traced(tracer.graph, shapes, outputs, tree, origins, [avals[number] for number in computed], scalars)
+
+
+def _inputs(graph: Graph, shapes: list[jax.ShapeDtypeStruct]) -> list[np.ndarray]:
+    """The nodes of all inputs."""
+    arrays, place = [], 0
     for leaf in shapes:
         array, type = np.empty(leaf.shape, object), type_of(leaf.dtype)
         for position in np.ndindex(leaf.shape):
-            array[position] = tracer.graph.node("in", (place,), type)
+            array[position] = graph.node("in", (place,), type)
             place += 1
-        inputs.append(array)
-    outputs, tree = jax.tree.flatten(made[0])
-    results = tracer.run(closed, inputs)
-    origins = [_origin(array, inputs) for array in results]
-    avals = [v.aval for v, origin in zip(closed.jaxpr.outvars, origins, strict=True) if origin is None]
-    computed = [array for array, origin in zip(results, origins, strict=True) if origin is None]
-    return Traced(tracer.graph, shapes, outputs, tree, origins, avals, flat(computed))
+        arrays.append(array)
+    return arrays
 
 
-def _origin(array: np.ndarray, inputs: list[np.ndarray]) -> int | np.ndarray | None:
+def _origin(array: np.ndarray, dtype, inputs: list[np.ndarray], shapes: list) -> int | np.ndarray | None:
     """The number of the input that an array is, its value if it is constant, or None."""
-    if is_constant(array):
-        return array
-    for number, given in enumerate(inputs):
-        if given.shape == array.shape and all(a is b for a, b in zip(array.flat, given.flat, strict=True)):
+    if is_constant(array) or array.size == 0:
+        return array.astype(dtype)
+    for number, (given, leaf) in enumerate(zip(inputs, shapes, strict=True)):
+        same = given.shape == array.shape and leaf.dtype == dtype
+        if same and all(a is b for a, b in zip(array.flat, given.flat, strict=True)):
             return number
     return None
