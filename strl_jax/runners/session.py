@@ -104,7 +104,7 @@ def within_budget(runner, iterations: int) -> int:
 def _open_writers(runner, first: int, console: Console) -> list[Writer]:
     """Stores the state of the code and starts the writers; ``first`` is the first iteration that they will get."""
     store_code_state(runner.log_dir, runner.repositories, warn=console.warn)
-    return make_writers(runner.config.runner.logger, runner.log_dir, to_dict(runner.config), first)
+    return make_writers(runner.config.runner.logger, runner.log_dir, to_dict(runner.config), first, console.warn)
 
 
 def _compile(runner, random_lengths: bool, trains: bool, console: Console) -> Callable | None:
