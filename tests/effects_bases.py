@@ -18,6 +18,9 @@ ENCODER = {"encoder_component_names": ["hidden"], "encoder_kwargs": {"hidden_siz
 LINEAR = {"actor_hidden_dims": [], "critic_hidden_dims": []}
 TEACHER = {"teacher_policy": {"teacher_ac_path": "HERE/teacher.pt", **LINEAR}}
 ENCODED = {"class_name": "EncoderActorCritic", "teacher_ac_path": "HERE/encoder.pt", **LINEAR, **ENCODER}
+RND = {"predictor_hidden_dims": [3], "target_hidden_dims": [3]}
+LINE = {"mode": "linear", "initial_step": 2, "final_step": 9, "final_value": 0.5}
+CYCLE = {"base_lr": 1e-4, "max_lr": 1e-2}
 COURSE = ["proprioception", "height"]
 BLOCKS = ["proprioception", "engaging_block"]
 
@@ -68,7 +71,9 @@ BASES: dict[str, dict] = {
     "ppo": _config(algorithm=PPO, runner={"eval_interval": 1}),
     "reuse": _config(algorithm={"num_learning_epochs": 2}, compat={}),
     "normalized": _config(algorithm={"empirical_normalization": True}, compat={}),
-    "rnd": _config(algorithm={"rnd_cfg": {"predictor_hidden_dims": [3], "target_hidden_dims": [3]}}),
+    "rnd": _config(algorithm={"rnd_cfg": RND}),
+    "rewards of rnd": _config(algorithm={"rnd_cfg": RND | {"reward_normalization": True}}),
+    "schedule of rnd": _config(algorithm={"rnd_cfg": RND | {"rsl_rl": True, "weight_schedule": LINE}}),
     "memory": _config("ActorCriticRecurrent", policy=MEMORY, compat={}),
     "encoder": _config("EncoderActorCritic", policy=ENCODER),
     "image": _config(
@@ -120,6 +125,12 @@ BASES: dict[str, dict] = {
     "teacher and scheduler": _config(
         algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "LinearLR"}
     ),
+    "teacher and plateau": _config(
+        algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "ReduceLROnPlateau"}
+    ),
+    "teacher and cycle": _config(
+        algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "CyclicLR", "lr_scheduler": CYCLE}
+    ),
     "latents": _config(
         "EncoderActorCritic",
         "TPPO",
@@ -155,7 +166,7 @@ def config(name: str, folder: Path) -> dict:
 
 def placed(data: dict, folder: Path) -> dict:
     """A copy of a config with HERE replaced."""
-    return yaml.safe_load(yaml.safe_dump(data).replace("HERE", str(folder)))
+    return yaml.safe_load(yaml.safe_dump(data, sort_keys=False).replace("HERE", str(folder)))
 
 
 def write_files(folder: Path) -> None:

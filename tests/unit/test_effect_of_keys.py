@@ -3,7 +3,7 @@
 import effects_bases
 import pytest
 from effects import ONE, Run, changed, lines
-from effects_keys import CASES, ELSEWHERE, keys
+from effects_keys import ARGUMENTS, CASES, ELSEWHERE, Case, keys
 
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -34,14 +34,28 @@ def test_every_key_has_a_case():
     assert not stale, f"tests/effects_keys.py has keys that no config has: {sorted(stale)}"
 
 
-@pytest.mark.parametrize("key", CASES)
+def by_base(cases: dict[str, Case]) -> list[str]:
+    """The keys, those with the same base together: a process that gets them traces the base once."""
+    return sorted(cases, key=lambda key: cases[key].base)
+
+
+@pytest.mark.parametrize("key", by_base(CASES))
 def test_another_value_has_an_effect(key, bases, folder):
-    case = CASES[key]
+    check(key, CASES[key], bases, folder)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_another_argument_has_an_effect(name, bases, folder):
+    check(*ARGUMENTS[name], bases, folder)
+
+
+def check(key: str, case: Case, bases, folder) -> None:
+    """Fails if the case's value changes nothing, or is refused and need not be."""
     data = effects_bases.placed(changed(effects_bases.BASES[case.base], key, case.value), folder)
     base, other = bases(case.base), Run(data)
     assert base.error is None
     assert other.error is None or (case.refused and other.error.startswith(case.refused)), other.error
-    assert not [line for line in lines(data) if line.startswith(f"{key}:")]
+    assert other.config is None or not [line for line in lines(data) if line.startswith((f"{key}:", f"{key}."))]
     assert base.differs(other), f"{key}: {case.value} changes nothing in the config {case.base!r}"
 
 

@@ -19,6 +19,7 @@ from strl_jax import train
 from strl_jax.config import from_dict
 from strl_jax.config.sections import RunnerConfig
 from strl_jax.runners import on_policy
+from strl_jax.runners.callbacks import Callback
 from strl_jax.runners.programs import Programs
 
 EVALUATES = {"eval_interval": 2, "num_eval_envs": 4}
@@ -34,6 +35,10 @@ CASES: dict[str, tuple[object, dict]] = {
     "log_interval": (2, {}),
     "eval_interval": (2, {}),
     "num_eval_envs": (8, EVALUATES),
+    "eval_after_load": (True, FROM | EVALUATES),
+    "best_metric": ("Eval/metric/tracking_error", EVALUATES),
+    "best_direction": ("min", EVALUATES),
+    "callbacks": (["test_effect_of_runner_keys:StopsAtOnce"], {}),
     "init_at_random_ep_len": (False, {}),
     "init_from": ("SOURCE", {}),
     "ckpt_manipulator": ("test_effect_of_runner_keys:halved", FROM),
@@ -57,6 +62,13 @@ def halved(variables, stats, meta):
     layer = variables["params"]["actor"]["layer_0"]
     layer["kernel"] = layer["kernel"] / 2
     return variables, stats
+
+
+class StopsAtOnce(Callback):
+    """Ends the training after the first iteration."""
+
+    def after_train(self, runner, scalars):
+        runner.terminate_early()
 
 
 class Shared:
@@ -140,6 +152,7 @@ def observe(tmp_path, monkeypatch, places):
             "rows": [{key: value for key, value in row.items() if not key.startswith(TIMES)} for row in rows],
             "programs": made[-1].requested,
             "projects": [call.kwargs["project"] for call in wandb.init.call_args_list[-1:]],
+            "summary": [line for line in printed.splitlines() if line.startswith("last evaluation: ")],
             "notes": [line for line in printed.splitlines() if line.startswith(("note: ", "warning: "))],
         }
 
