@@ -28,6 +28,9 @@ def bases(folder):
     return base
 
 
+SLOW = sorted(effects_bases.BASES.keys() - {"ppo", "field mutex"})
+
+
 def test_every_key_has_a_case():
     missing, stale = keys() - {*CASES, *ELSEWHERE}, {*CASES, *ELSEWHERE} - keys()
     assert not missing, f"give tests/effects_keys.py a config in which these keys have an effect: {sorted(missing)}"
@@ -64,7 +67,9 @@ def test_base_configs_have_no_key_without_effect(name, folder):
     assert lines(effects_bases.config(name, folder)) == []
 
 
-@pytest.mark.parametrize("name", ["ppo", "adaptor", "field mutex"])
+@pytest.mark.parametrize(
+    "name", [*("ppo", "field mutex"), *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
 def test_the_same_config_gives_the_same_programs(name, bases, folder):
     assert bases(name).differs(Run(effects_bases.config(name, folder))) is None
 
