@@ -18,7 +18,8 @@ FLAT = {
 BASES: dict[str, tuple[str, dict]] = {
     "flat": ("legged:flat", FLAT),
     "default": ("legged:rough", {}),
-    "rough": ("legged:rough", {"terrain": SIZES, "camera": {"height": 3, "width": 4, "steps": 3}}),
+    "rough": ("legged:rough", {"terrain": SIZES}),
+    "camera": ("legged:rough", {"terrain": SIZES, "camera": {"height": 3, "width": 4, "steps": 3}}),
 }
 SWAPPED = ("FL", "FR", "RR", "RL")
 OTHER_JOINTS = [f"{leg}_{part}_joint" for leg in SWAPPED for part in ("hip", "thigh", "calf")]
@@ -121,7 +122,7 @@ ROUGH_CASES: dict[str, Any] = {
     "camera.centered": True,
 }
 CASES: dict[str, tuple[str, Any]] = {key: ("flat", value) for key, value in FLAT_CASES.items()}
-CASES |= {key: ("rough", value) for key, value in ROUGH_CASES.items()}
+CASES |= {key: ("camera" if key.startswith("camera.") else "rough", value) for key, value in ROUGH_CASES.items()}
 CASES["terrain.mesh_type"] = ("default", "plane")
 CASES["robot.base"] = ("default", "FR_hip")  # refused: only one body has a free joint
 NOTHING = {f"domain_rand.{name}": None for name in (*RANGES, "com_displacement_range", "friction_range")}

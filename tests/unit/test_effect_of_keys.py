@@ -3,6 +3,7 @@
 import effects_bases
 import pytest
 from effects import ONE, Run, changed, lines
+from effects_bases import BASES
 from effects_keys import ARGUMENTS, CASES, ELSEWHERE, Case, keys
 
 from strl_jax.runners.on_policy import OnPolicyRunner
@@ -28,9 +29,6 @@ def bases(folder):
     return base
 
 
-SLOW = sorted(effects_bases.BASES.keys() - {"ppo", "field mutex"})
-
-
 def test_every_key_has_a_case():
     missing, stale = keys() - {*CASES, *ELSEWHERE}, {*CASES, *ELSEWHERE} - keys()
     assert not missing, f"give tests/effects_keys.py a config in which these keys have an effect: {sorted(missing)}"
@@ -54,7 +52,7 @@ def test_another_argument_has_an_effect(name, bases, folder):
 
 def check(key: str, case: Case, bases, folder) -> None:
     """Fails if the case's value changes nothing, or is refused and need not be."""
-    data = effects_bases.placed(changed(effects_bases.BASES[case.base], key, case.value), folder)
+    data = effects_bases.placed(changed(BASES[case.base], key, case.value), folder)
     base, other = bases(case.base), Run(data)
     assert base.error is None
     assert other.error is None or (case.refused and other.error.startswith(case.refused)), other.error
@@ -62,14 +60,12 @@ def check(key: str, case: Case, bases, folder) -> None:
     assert base.differs(other), f"{key}: {case.value} changes nothing in the config {case.base!r}"
 
 
-@pytest.mark.parametrize("name", [name for name in effects_bases.BASES if name != "style and mimic"])
+@pytest.mark.parametrize("name", [name for name in BASES if name != "style and mimic"])
 def test_base_configs_have_no_key_without_effect(name, folder):
     assert lines(effects_bases.config(name, folder)) == []
 
 
-@pytest.mark.parametrize(
-    "name", [*("ppo", "field mutex"), *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "ppo")) for name in BASES])
 def test_the_same_config_gives_the_same_programs(name, bases, folder):
     assert bases(name).differs(Run(effects_bases.config(name, folder))) is None
 
