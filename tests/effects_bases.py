@@ -69,10 +69,7 @@ BASES: dict[str, dict] = {
     "plain": _config(),
     "probe": _config(env="probe:action"),
     "ppo": _config(algorithm=PPO, runner={"eval_interval": 1}),
-    "reuse": _config(algorithm={"num_learning_epochs": 2}, compat={}),
-    "normalized": _config(algorithm={"empirical_normalization": True}, compat={}),
-    "rnd": _config(algorithm={"rnd_cfg": RND}),
-    "rewards of rnd": _config(algorithm={"rnd_cfg": RND | {"reward_normalization": True}}),
+    "rnd": _config(algorithm={"rnd_cfg": RND | {"reward_normalization": True}}),
     "schedule of rnd": _config(algorithm={"rnd_cfg": RND | {"rsl_rl": True, "weight_schedule": LINE}}),
     "memory": _config("ActorCriticRecurrent", policy=MEMORY, compat={}),
     "encoder": _config("EncoderActorCritic", policy=ENCODER),
@@ -95,10 +92,6 @@ BASES: dict[str, dict] = {
         algorithm={"estimator_loss_func": "smooth_l1_loss"},
         compat={},
     ),
-    "estimator on memory": _config("StateAcRecurrent", "EstimatorPPO", policy=ESTIMATOR | MEMORY),
-    "estimator with SGD": _config(
-        "StateAc", "EstimatorPPO", policy=ESTIMATOR, algorithm={"optimizer_class_name": "SGD"}
-    ),
     "adaptor": _config(
         "PrivilegeStateAcRecurrent",
         "EstimatorPPO",
@@ -114,17 +107,13 @@ BASES: dict[str, dict] = {
         algorithm={"teacher_policy": {"teacher_ac_path": "HERE/narrow.pt", **LINEAR}, "using_ppo": False},
     ),
     "teacher": _config(algorithm_class="TPPO", groups={"critic": ["hidden", "state"]}, algorithm=TEACHER, compat={}),
-    "teacher's queue": _config(algorithm_class="TPPO", algorithm=TEACHER | {"buffer_dilation_ratio": 2.0}, compat={}),
-    "teacher's tanh": _config(
+    "teacher's tanh and queue": _config(
         algorithm_class="TPPO",
         policy={"mu_activation": "tanh"},
-        algorithm=TEACHER | {"distill_target": "tanh"},
+        algorithm=TEACHER | {"distill_target": "tanh", "buffer_dilation_ratio": 2.0},
         compat={},
     ),
     "teacher of a memory": _config("ActorCriticRecurrent", "TPPO", policy=MEMORY, algorithm=TEACHER),
-    "teacher and scheduler": _config(
-        algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "LinearLR"}
-    ),
     "teacher and plateau": _config(
         algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "ReduceLROnPlateau"}
     ),
@@ -138,9 +127,9 @@ BASES: dict[str, dict] = {
         algorithm={"teacher_policy": ENCODED, "distill_latent_obs_component_mapping": {"hidden": "hidden"}},
     ),
     "style": _style(compat={}),
-    "style and mimic": _style(algorithm={"mimic_loss_coef": 0.5}, compat={}),
-    "mimic in loss": _style(algorithm={"mimic_loss_coef": 0.5}, compat={"mimic_in_loss": True}),
-    "style with SGD": _style(algorithm={"discriminator_optimizer_class_name": "SGD"}),
+    "mimic in loss": _style(
+        algorithm={"mimic_loss_coef": 0.5, "discriminator_optimizer_class_name": "SGD"}, compat={"mimic_in_loss": True}
+    ),
     "style and teacher": _style(algorithm_class="ATPPO", algorithm=TEACHER, compat={}),
     "mutex": _mutex("ActorCriticMutex", ("first", "second"), COURSE, "course"),
     "torch mutex": _mutex("ActorCriticMutex", ("torch", "torch"), COURSE, "course"),

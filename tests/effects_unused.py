@@ -3,12 +3,20 @@
 from typing import Any
 
 from effects_bases import CYCLE
+from effects_keys import CASES
 
 NO_PPO = {"algorithm.using_ppo": False}
 RUN = {"algorithm.teacher_policy": {"teacher_ac_path": "HERE/first"}}
 COSINE = {"name": "cosine_decay", "init_value": 1e-3, "decay_steps": 5}
 ONE_CYCLE = {"max_lr": 1e-2, "total_steps": 9}
-# Base config, changes that remove the effect, then the keys that have none; their values are those of effects_keys.
+
+
+def value(key: str) -> Any:
+    """The value of a key that has no effect; not the default, which never gives a line."""
+    return True if key.startswith("compat.") else CASES[key].value
+
+
+# Base config, changes that remove the effect, then the keys that have none; see ``value``.
 UNUSED = {
     "no teacher, discriminator or RND": (
         "plain",
@@ -49,7 +57,7 @@ UNUSED = {
     ),
     "rewards normalised as in rsl_rl": (
         "rnd",
-        {"algorithm.rnd_cfg.rsl_rl": True, "algorithm.rnd_cfg.reward_normalization": True},
+        {"algorithm.rnd_cfg.rsl_rl": True},
         ["algorithm.normalization_eps"],
     ),
     "no strides": (
@@ -105,7 +113,7 @@ UNUSED = {
         {"compat.whole_discriminator_batch": True},
         ["algorithm.discriminator_batch_fraction"],
     ),
-    "no adaptor": ("estimator with SGD", {}, ["algorithm.adaptor_loss_coef"]),
+    "no adaptor": ("estimator", {"algorithm.optimizer_class_name": "SGD"}, ["algorithm.adaptor_loss_coef"]),
     "a mutex policy": (
         "mutex",
         {},
@@ -117,8 +125,8 @@ UNUSED = {
         [f"policy.{name}" for name in ("actor_hidden_dims", "critic_hidden_dims", "mu_activation", "initialization")],
     ),
     "compat of others": (
-        "reuse",
-        {},
+        "ppo",
+        {"compat": {}, "algorithm.empirical_normalization": False},
         [
             f"compat.{name}"
             for name in (

@@ -60,7 +60,7 @@ def check(key: str, case: Case, bases, folder) -> None:
     assert base.differs(other), f"{key}: {case.value} changes nothing in the config {case.base!r}"
 
 
-@pytest.mark.parametrize("name", [name for name in BASES if name != "style and mimic"])
+@pytest.mark.parametrize("name", BASES)
 def test_base_configs_have_no_key_without_effect(name, folder):
     assert lines(effects_bases.config(name, folder)) == []
 

@@ -18,9 +18,9 @@ from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.tppo import TeacherFields
 from strl_jax.builders import environment
 from strl_jax.builders.effects import legged
-from strl_jax.builders.effects.arguments import argument_keys, scheduler_of
 from strl_jax.builders.effects.policy import policy_keys
 from strl_jax.builders.effects.teacher import keyword_keys, teacher_keys
+from strl_jax.builders.effects.torch_arguments import argument_keys, scheduler_of
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.policy import AdaptorFields, FieldMutexFields, MemoryFields, MutexFields
 from strl_jax.config.sections import LOGGERS
