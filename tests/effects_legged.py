@@ -19,7 +19,8 @@ MOVED = [f"{leg}_{part}_joint" for leg in ("FL", "FR", "RL", "RR") for part in (
 BASES: dict[str, tuple[str, dict]] = {
     "flat": ("legged:flat", FLAT),
     "default": ("legged:rough", {}),
-    "rough": ("legged:rough", {"terrain": SIZES, "camera": {"height": 3, "width": 4, "steps": 3}}),
+    "rough": ("legged:rough", {"terrain": SIZES}),
+    "camera": ("legged:rough", {"terrain": SIZES, "camera": {"height": 3, "width": 4, "steps": 3}}),
     "held": ("legged:flat", {"robot": {"joints": MOVED, "held_joints": ["*"]}}),
 }
 SWAPPED = ("FL", "FR", "RR", "RL")
@@ -125,12 +126,12 @@ ROUGH_CASES: dict[str, Any] = {
     "camera.centered": True,
 }
 CASES: dict[str, tuple[str, Any]] = {key: ("flat", value) for key, value in FLAT_CASES.items()}
-CASES |= {key: ("rough", value) for key, value in ROUGH_CASES.items()}
+CASES |= {key: ("camera" if key.startswith("camera.") else "rough", value) for key, value in ROUGH_CASES.items()}
 CASES["terrain.mesh_type"] = ("default", "plane")
-CASES["robot.held_joints"] = ("held", ["FL_*", "FR_*"])
 CASES["robot.base"] = ("default", "FR_hip")  # refused: only one body has a free joint
 CASES["robot.default_keyframe"] = ("default", "home")  # refused: the file has no keyframe
-REFUSED = ("robot.base", "robot.default_keyframe")
+CASES["robot.held_joints"] = ("held", ["FL_*", "FR_*"])  # refused: two joints are in no list
+REFUSED = ("robot.base", "robot.default_keyframe", "robot.held_joints")
 NOTHING = {f"domain_rand.{name}": None for name in (*RANGES, "com_displacement_range", "friction_range")}
 TERRAIN = tuple(key for key in ROUGH_CASES if key.startswith("terrain.") and "meas" not in key and "mesh" not in key)
 SCAN = ("normalization.obs_scales.height_measurements", "terrain.measured_points_x", "terrain.measured_points_y")
