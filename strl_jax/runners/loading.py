@@ -104,7 +104,7 @@ def load_run(runner, reader: CheckpointReader, load_optimizer: bool, kind: str, 
                 reader, candidates, runner.algorithm, target, runner.config, subset=not load_optimizer
             )
     except CheckpointError as error:
-        if "opt_state" not in str(error):
+        if "opt_state" not in str(error) or "policy." in str(error):
             raise
         raise CheckpointError(f"{error}; load_optimizer=False loads only weights and statistics") from error
     try:
