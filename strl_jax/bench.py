@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,8 +18,9 @@ from strl_jax.builders import checks
 from strl_jax.config import ConfigError
 from strl_jax.run_folder import layout
 from strl_jax.run_folder.atomic import replaced
-from strl_jax.runners import launch
+from strl_jax.runners import launch, process
 from strl_jax.runners.log import scalars
+from strl_jax.runners.log.streams import lasting_stdout
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.sharding import AXIS, shard_jit
 
@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace, begin: float) -> int:
     config, lines = config_module.load(arguments.config, arguments.overrides)
     launch.print_lines("warning", *lines)
-    _check_out(arguments.out)
+    out = arguments.out.absolute()  # an environment may change the working directory
+    _check_out(out)
     launch.initialize(arguments)
     launch.use_compilation_cache()
     runner = OnPolicyRunner(None, config)
@@ -60,10 +61,11 @@ def _run(arguments: argparse.Namespace, begin: float) -> int:
     finally:
         runner.close()
     if jax.process_index() == 0:
-        with replaced(arguments.out) as file:
+        with replaced(out) as file:
             file.write(json.dumps(result, indent=2) + "\n")
-        print("\n".join(f"{name:34s} {_show(value)}" for name, value in result.items() if name != "config"))
-        print(f"written: {arguments.out}")
+        with lasting_stdout():
+            print("\n".join(f"{name:34s} {_show(value)}" for name, value in result.items() if name != "config"))
+            print(f"written: {arguments.out}")
     return 0
 
 
@@ -181,4 +183,4 @@ def _show(value) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

@@ -1,6 +1,7 @@
 """``python -m strl_jax.play RUN_DIR``: run a trained policy, with tables, plots and videos."""
 
 import argparse
+import contextlib
 import json
 import math
 import sys
@@ -12,10 +13,11 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from strl_jax.builders import environment
+from strl_jax.builders import checks, environment
 from strl_jax.config import Config, ConfigError
 from strl_jax.envs.base import Env
-from strl_jax.runners import launch
+from strl_jax.runners import launch, process
+from strl_jax.runners.log.streams import lasting_stdout
 from strl_jax.section import MOST
 from strl_jax.viewer import load, outputs, table
 from strl_jax.viewer.load import Trained
@@ -85,7 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     paths = {f"--{name}": getattr(arguments, name) for name in ("video", "html", "plot", "out")}
-    paths = {option: path for option, path in paths.items() if path is not None}
+    start = Path.cwd()  # an environment may change it
+    paths = {option: path.absolute() for option, path in paths.items() if path is not None}
+    checks.check_jax_options()
+    launch.use_compilation_cache()
     outputs.check(paths, arguments.run_dir)
     config, lines = load.read_config(arguments.run_dir, arguments.overrides)
     requested = launch.RequestedCheckpoint(arguments)
@@ -97,11 +102,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
         library = video.find_gl()
     launch.print_lines("warning", *lines)
-    launch.use_compilation_cache()
     candidates = requested.candidates()
-    trained = load.load(requested.reader, candidates, config, environment.make_episode_env(config, env))
+    episodes = environment.make_episode_env(config, env)
+    with contextlib.chdir(start):
+        trained = load.load(requested.reader, candidates, config, episodes)
     requested.note(candidates, trained.kind)
-    _show(trained, _play(trained, arguments), paths, library)
+    with lasting_stdout():
+        _show(trained, _play(trained, arguments), paths, library)
     return 0
 
 
@@ -172,4 +179,4 @@ def _show(trained: Trained, played: tuple[Roll, dict], paths: dict[str, Path], l
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

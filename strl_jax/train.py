@@ -4,10 +4,9 @@ import argparse
 import json
 import math
 import shutil
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from strl_jax.builders.read_errors import reported_under
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import metrics, run_dir
 from strl_jax.run_folder.errors import CheckpointError
-from strl_jax.runners import launch, loading
+from strl_jax.runners import launch, loading, process
+from strl_jax.runners.log.streams import lasting_stdout
 from strl_jax.runners.log.writers import check_writers
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -46,7 +46,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 0, 2 for bad input, or 130 if interrupted before the training."""
     arguments = parse(argv)
-    return launch.guarded(partial(_run, arguments), "interrupted before the training began")
+    return launch.guarded(
+        partial(_run, arguments), "interrupted outside of the training; all that was trained is saved"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -75,39 +77,36 @@ def _read(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
 
 def _train(arguments: argparse.Namespace, config: Config) -> int:
     started, resumes, leader = time.perf_counter(), arguments.resume is not None, jax.process_index() == 0
+    path = (arguments.resume or arguments.log_dir or run_dir.name(config)).absolute()  # an environment may change it
     check_writers(config.runner.logger)
     runner = OnPolicyRunner(None, config)
-    with ExitStack() as lock, closing(runner):
+    with lasting_stdout(), closing(runner):
         checks.check_trains(config, runner.algorithm.policy)
         if not resumes:
-            loading.check_start(config)
-        _open_folder(runner, arguments, lock)
+            loading.check_start(runner)
+        _open_folder(runner, path, resumes)
         done = runner.progress.iteration
         if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged
             try:
                 runner.learn(config.runner.max_iterations - done)
-            except (ConfigError, CheckpointError):  # for example a log writer that did not start
+            except (ConfigError, CheckpointError, KeyboardInterrupt):  # for example a log writer that did not start
                 if not resumes and leader and runner.progress.iteration == done:  # nothing was trained
                     shutil.rmtree(runner.log_dir, ignore_errors=True)
                 raise
         if leader and runner.progress.iteration == done and not runner.stopped_by:
             launch.print_lines("note", f"nothing was trained: {_reached_limit(runner)}")
-    if leader:
-        _print_summary(runner, time.perf_counter() - started, resumes)
+        if leader:
+            _print_summary(runner, time.perf_counter() - started, resumes)
     return 0
 
 
-def _open_folder(runner: OnPolicyRunner, arguments: argparse.Namespace, lock: ExitStack) -> None:
-    """Creates the run folder or loads the run in it. The folder is locked until ``lock`` is closed."""
-    config, leader = runner.config, jax.process_index() == 0
-    path = arguments.resume or arguments.log_dir or run_dir.name(config)
-    if arguments.resume is None and leader:
-        path = run_dir.create(path, config, run_dir.units(runner.env.env))
-    path = launch.path_of_process_0(path)
-    if leader:
-        lock.enter_context(run_dir.locked(path))
-    runner.open(path)
-    if arguments.resume is not None:
+def _open_folder(runner: OnPolicyRunner, path: Path, resumes: bool) -> None:
+    """Creates the run folder or loads the run in it."""
+    leader = jax.process_index() == 0
+    if not resumes and leader:
+        path = run_dir.create(path, runner.config, run_dir.units(runner.env.env))
+    runner.open(launch.path_of_process_0(path))
+    if resumes:
         notes = _resume(runner)
         launch.print_lines("note", *(notes if leader else []))
 
@@ -161,4 +160,4 @@ def _print_summary(runner: OnPolicyRunner, seconds: float, resumed: bool) -> Non
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

@@ -143,6 +143,11 @@ def fails(capsys, main: Callable, *arguments) -> str:
     return lines[0].removeprefix("error: ")
 
 
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    """Content of all files below a folder, None for a folder."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
 def log(run_dir: Path) -> list[dict]:
     """The lines of metrics.jsonl."""
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]

@@ -44,6 +44,14 @@ def pytest_collection_finish(session):
     gc.set_threshold(50_000, 20, 50)
 
 
+def pytest_warning_recorded(warning_message):
+    """Deletes what a killed process left in the cache; otherwise JAX warns of it in every later session."""
+    if "compilation cache" in str(warning_message.message):
+        from strl_jax.runners.compilation_cache import repaired  # not before: it imports JAX
+
+        repaired(str(warning_message.message))
+
+
 def _stats(folder: Path):
     for path in folder.iterdir():
         if path.is_file():

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxprs import Program, differing
 from pydantic import BaseModel
 
 from strl_jax.algorithms import train_step
@@ -55,11 +56,12 @@ class Run:
     """What a run with a config is made of; everything is computed at its first use.
 
     Attributes:
+        config: the validated config, or None.
         error: the lines of the error with which a run would end at its start, or None.
     """
 
     def __init__(self, data: dict):
-        self.error, self._traces = None, {}
+        self.error, self.config, self._traces = None, None, {}
         try:
             self.config, _ = from_dict(data)
             base = environment.make_env(self.config.env)
@@ -89,42 +91,26 @@ class Run:
             return "error" if self.error != other.error else None
         if self.data != other.data:
             return "data"
-        names = [name for name, is_run in self._programs().items() if is_run]
-        # A jaxpr does not show constants; lowering shows everything, and takes as long as tracing.
-        for show in (self.jaxpr, self.lowered):
-            for name in names:
-                if show(name) != getattr(other, show.__name__)(name):
-                    return name
-        return None
+        names = ["init"]  # it is the fastest to trace
+        names += [] if self.acts_only else ["step"]
+        names += ["evaluate"] if self.acts_only or self.config.runner.eval_interval > 0 else []
+        index = differing((self.traced(name), other.traced(name)) for name in names)
+        return None if index is None else names[index]
 
-    def jaxpr(self, name: str) -> str:
-        """The text of a program ``step``, ``init`` or ``evaluate``, without its constants."""
-        return str(self._traced(name).jaxpr)
-
-    def lowered(self, name: str) -> str:
-        """The lowered text of a program; it is not compiled."""
-        return self._traced(name).lower().as_text()
-
-    def _programs(self) -> dict[str, bool]:
-        """The programs of a run, and whether this run has them."""
-        return {
-            "step": not self.acts_only,
-            "init": True,
-            "evaluate": self.acts_only or self.config.runner.eval_interval > 0,
-        }
-
-    def _traced(self, name: str):
+    def traced(self, name: str) -> Program:
+        """A traced program ``init``, ``step`` or ``evaluate``; it is not compiled."""
         if name not in self._traces:
             algorithm, runner = self.made.algorithm, self.config.runner
             match name:
                 case "step":
                     step = train_step.make_train_step(self.env, algorithm, ONE, runner.num_steps_per_env)
-                    self._traces[name] = step.trace(*self._states, self._data_shapes)
+                    traced = step.trace(*self._states, self._data_shapes)
                 case "init":
-                    self._traces[name] = self._make_init().trace(jax.random.key(0))
+                    traced = self._make_init().trace(jax.random.key(0))
                 case "evaluate":
                     evaluate = make_evaluate(self.env, algorithm, ONE, runner.num_eval_envs)
-                    self._traces[name] = evaluate.trace(self._states[0], jax.random.key(0))
+                    traced = evaluate.trace(self._states[0], jax.random.key(0))
+            self._traces[name] = Program(traced)
         return self._traces[name]
 
     def _make_init(self):
@@ -135,6 +121,6 @@ class Run:
     def _data_shapes(self) -> dict:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype), self.made.data)
 
-    @cached_property
+    @property
     def _states(self):
-        return jax.eval_shape(self._make_init(), jax.random.key(0))
+        return self.traced("init").out_info

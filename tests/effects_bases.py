@@ -18,6 +18,9 @@ ENCODER = {"encoder_component_names": ["hidden"], "encoder_kwargs": {"hidden_siz
 LINEAR = {"actor_hidden_dims": [], "critic_hidden_dims": []}
 TEACHER = {"teacher_policy": {"teacher_ac_path": "HERE/teacher.pt", **LINEAR}}
 ENCODED = {"class_name": "EncoderActorCritic", "teacher_ac_path": "HERE/encoder.pt", **LINEAR, **ENCODER}
+RND = {"predictor_hidden_dims": [3], "target_hidden_dims": [3]}
+LINE = {"mode": "linear", "initial_step": 2, "final_step": 9, "final_value": 0.5}
+CYCLE = {"base_lr": 1e-4, "max_lr": 1e-2}
 COURSE = ["proprioception", "height"]
 BLOCKS = ["proprioception", "engaging_block"]
 
@@ -66,9 +69,8 @@ BASES: dict[str, dict] = {
     "plain": _config(),
     "probe": _config(env="probe:action"),
     "ppo": _config(algorithm=PPO, runner={"eval_interval": 1}),
-    "reuse": _config(algorithm={"num_learning_epochs": 2}, compat={}),
-    "normalized": _config(algorithm={"empirical_normalization": True}, compat={}),
-    "rnd": _config(algorithm={"rnd_cfg": {"predictor_hidden_dims": [3], "target_hidden_dims": [3]}}),
+    "rnd": _config(algorithm={"rnd_cfg": RND | {"reward_normalization": True}}),
+    "schedule of rnd": _config(algorithm={"rnd_cfg": RND | {"rsl_rl": True, "weight_schedule": LINE}}),
     "memory": _config("ActorCriticRecurrent", policy=MEMORY, compat={}),
     "encoder": _config("EncoderActorCritic", policy=ENCODER),
     "image": _config(
@@ -90,10 +92,6 @@ BASES: dict[str, dict] = {
         algorithm={"estimator_loss_func": "smooth_l1_loss"},
         compat={},
     ),
-    "estimator on memory": _config("StateAcRecurrent", "EstimatorPPO", policy=ESTIMATOR | MEMORY),
-    "estimator with SGD": _config(
-        "StateAc", "EstimatorPPO", policy=ESTIMATOR, algorithm={"optimizer_class_name": "SGD"}
-    ),
     "adaptor": _config(
         "PrivilegeStateAcRecurrent",
         "EstimatorPPO",
@@ -109,16 +107,18 @@ BASES: dict[str, dict] = {
         algorithm={"teacher_policy": {"teacher_ac_path": "HERE/narrow.pt", **LINEAR}, "using_ppo": False},
     ),
     "teacher": _config(algorithm_class="TPPO", groups={"critic": ["hidden", "state"]}, algorithm=TEACHER, compat={}),
-    "teacher's queue": _config(algorithm_class="TPPO", algorithm=TEACHER | {"buffer_dilation_ratio": 2.0}, compat={}),
-    "teacher's tanh": _config(
+    "teacher's tanh and queue": _config(
         algorithm_class="TPPO",
         policy={"mu_activation": "tanh"},
-        algorithm=TEACHER | {"distill_target": "tanh"},
+        algorithm=TEACHER | {"distill_target": "tanh", "buffer_dilation_ratio": 2.0},
         compat={},
     ),
     "teacher of a memory": _config("ActorCriticRecurrent", "TPPO", policy=MEMORY, algorithm=TEACHER),
-    "teacher and scheduler": _config(
-        algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "LinearLR"}
+    "teacher and plateau": _config(
+        algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "ReduceLROnPlateau"}
+    ),
+    "teacher and cycle": _config(
+        algorithm_class="TPPO", algorithm=TEACHER | {"lr_scheduler_class_name": "CyclicLR", "lr_scheduler": CYCLE}
     ),
     "latents": _config(
         "EncoderActorCritic",
@@ -127,9 +127,9 @@ BASES: dict[str, dict] = {
         algorithm={"teacher_policy": ENCODED, "distill_latent_obs_component_mapping": {"hidden": "hidden"}},
     ),
     "style": _style(compat={}),
-    "style and mimic": _style(algorithm={"mimic_loss_coef": 0.5}, compat={}),
-    "mimic in loss": _style(algorithm={"mimic_loss_coef": 0.5}, compat={"mimic_in_loss": True}),
-    "style with SGD": _style(algorithm={"discriminator_optimizer_class_name": "SGD"}),
+    "mimic in loss": _style(
+        algorithm={"mimic_loss_coef": 0.5, "discriminator_optimizer_class_name": "SGD"}, compat={"mimic_in_loss": True}
+    ),
     "style and teacher": _style(algorithm_class="ATPPO", algorithm=TEACHER, compat={}),
     "mutex": _mutex("ActorCriticMutex", ("first", "second"), COURSE, "course"),
     "torch mutex": _mutex("ActorCriticMutex", ("torch", "torch"), COURSE, "course"),
@@ -155,7 +155,7 @@ def config(name: str, folder: Path) -> dict:
 
 def placed(data: dict, folder: Path) -> dict:
     """A copy of a config with HERE replaced."""
-    return yaml.safe_load(yaml.safe_dump(data).replace("HERE", str(folder)))
+    return yaml.safe_load(yaml.safe_dump(data, sort_keys=False).replace("HERE", str(folder)))
 
 
 def write_files(folder: Path) -> None:

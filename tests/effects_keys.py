@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from effects import leaves
-from effects_bases import LINEAR
+from effects_bases import CYCLE, LINEAR
 
 from strl_jax.algorithms.compat import Compat
+from strl_jax.builders import teacher
 from strl_jax.config.policy import FIELDS, policy_config
 from strl_jax.config.sections import ALGORITHMS, Config, EnvConfig
 
@@ -36,14 +37,19 @@ def keys() -> set[str]:
         found |= set(leaves(policy_config(name), "policy."))
     for algorithm in ALGORITHMS.values():
         found |= set(leaves(algorithm, "algorithm."))
-    return found
+    keywords = (teacher.PATH, teacher.SEGMENTS, *teacher.CRITIC_SEGMENTS)  # that are not those of its policy
+    return found | {f"{TEACHER_KEY}.{name}" for name in keywords}
 
 
 TEACHER_KEY = "algorithm.teacher_policy"
+TEACHER_PATH = f"{TEACHER_KEY}.teacher_ac_path"
 ENV = {
     "env.name": Case("plain", "probe:observed_reward"),
     "env.num_envs": Case("plain", 64),
     "env.episode_length": Case("plain", 3),
+    "env.episode_length_schedule": Case(
+        "plain", {"name": "linear", "init_value": 3, "end_value": 5, "transition_steps": 9}
+    ),
     "env.pool_fraction": Case("plain", 0.5),
     "env.kwargs": Case("probe", {"target": 0.25}),
     "env.groups.actor": Case("plain", ["state"]),
@@ -71,7 +77,7 @@ POLICY = {
     "policy.estimator_target_components": Case("estimator", ["state"]),
     "policy.estimator_kwargs.hidden_sizes": Case("estimator", [4]),
     "policy.estimator_kwargs.nonlinearity": Case("estimator", "Tanh"),
-    "policy.use_actor_rnn": Case("estimator on memory", True),
+    "policy.use_actor_rnn": Case("adaptor", True),
     "policy.replace_state_prob": Case("estimator", 0.25),
     "policy.adaptor_obs_components": Case("adaptor", ["hidden"]),
     "policy.adaptor_target_components": Case("adaptor", ["state"]),
@@ -104,6 +110,7 @@ for _name in ("encoder_kwargs", "critic_encoder_kwargs", "visual_kwargs"):
         f"policy.{_name}.use_maxpool": Case(_base, True),
         f"policy.{_name}.normlayer": Case(_base, "BatchNorm2d"),
     }
+RND_SCHEDULE = "algorithm.rnd_cfg.weight_schedule"
 ALGORITHM = {
     "algorithm.num_learning_epochs": Case("plain", 2),
     "algorithm.num_mini_batches": Case("plain", 2),
@@ -117,6 +124,7 @@ ALGORITHM = {
     "algorithm.use_clipped_value_loss": Case("plain", False),
     "algorithm.clip_min_std": Case("plain", 0.5),
     "algorithm.optimizer_class_name": Case("plain", "SGD"),
+    "algorithm.optimizer_kwargs": Case("plain", {"betas": [0.5, 0.999]}),
     "algorithm.schedule": Case("plain", "adaptive"),
     "algorithm.desired_kl": Case("ppo", 0.02),
     "algorithm.empirical_normalization": Case("plain", True),
@@ -132,14 +140,23 @@ ALGORITHM = {
     "algorithm.rnd_cfg.activation": Case("rnd", "relu"),
     "algorithm.rnd_cfg.learning_rate": Case("rnd", 0.5),
     "algorithm.rnd_cfg.state_normalization": Case("rnd", True),
-    "algorithm.rnd_cfg.reward_normalization": Case("rnd", True),
+    "algorithm.rnd_cfg.reward_normalization": Case("rnd", False),
     "algorithm.rnd_cfg.max_grad_norm": Case("rnd", 0.5),
+    "algorithm.rnd_cfg.rsl_rl": Case("rnd", True),
+    f"{RND_SCHEDULE}.mode": Case("schedule of rnd", "step", RND_SCHEDULE),
+    f"{RND_SCHEDULE}.initial_step": Case("schedule of rnd", 3),
+    f"{RND_SCHEDULE}.final_step": Case("schedule of rnd", 7),
+    f"{RND_SCHEDULE}.final_value": Case("schedule of rnd", 0.25),
     "algorithm.estimator_loss_func": Case("estimator", "mse_loss"),
     "algorithm.estimator_loss_kwargs": Case("estimator", {"beta": 0.5}),
-    "algorithm.estimator_loss_coef": Case("estimator with SGD", 0.5),
+    "algorithm.estimator_loss_coef": Case("adaptor", 0.5),
     "algorithm.adaptor_loss_coef": Case("adaptor", 0.5),
-    "algorithm.teacher_policy_class_name": Case("teacher", "ActorCriticRecurrent", f"{TEACHER_KEY}.teacher_ac_path"),
+    "algorithm.teacher_policy_class_name": Case("teacher", "ActorCriticRecurrent", TEACHER_PATH),
     "algorithm.teacher_policy": Case("teacher", {"teacher_ac_path": "HERE/other_teacher.pt", **LINEAR}),
+    TEACHER_PATH: Case("teacher", "HERE/other_teacher.pt"),
+    f"{TEACHER_KEY}.obs_segments": Case("teacher", {"state": [1], "hidden": [1]}),
+    f"{TEACHER_KEY}.privileged_obs_segments": Case("teacher", {"state": [3]}, TEACHER_PATH),
+    f"{TEACHER_KEY}.critic_obs_segments": Case("teacher", {"state": [3]}, TEACHER_PATH),
     "algorithm.label_action_with_critic_obs": Case("teacher", False),
     "algorithm.teacher_act_prob": Case("teacher", "linear"),
     "algorithm.update_times_scale": Case("teacher", 10.0),
@@ -151,10 +168,10 @@ ALGORITHM = {
     "algorithm.distill_latent_obs_component_mapping": Case("latents", None),
     "algorithm.buffer_dilation_ratio": Case("teacher", 2.0),
     "algorithm.lr_scheduler_class_name": Case("teacher", "LinearLR"),
-    "algorithm.lr_scheduler": Case("teacher and scheduler", {"total_iters": 7}),
+    "algorithm.lr_scheduler": Case("teacher and cycle", CYCLE | {"max_lr": 0.1}),
     "algorithm.hidden_state_resample_prob": Case("teacher of a memory", 0.5),
     "algorithm.action_labels_from_sample": Case("teacher", True),
-    "algorithm.discriminator_loss_coef": Case("style with SGD", 0.5),
+    "algorithm.discriminator_loss_coef": Case("mimic in loss", 0.5),
     "algorithm.mimic_loss_coef": Case("mimic in loss", 0.25),
     "algorithm.dagger_loss_coef": Case("style", 0.5),
     "algorithm.amp_obs_dim": Case("style", 3, "algorithm: amp_obs_dim"),
@@ -168,12 +185,12 @@ ALGORITHM = {
     "algorithm.expert_file": Case("style", "HERE/other_expert.npy"),
 }
 COMPAT = {
-    "compat.bootstrap_current_value": Case("reuse", True),
-    "compat.reuse_permutation": Case("reuse", True),
-    "compat.kl_log_eps": Case("reuse", 1e-5),
-    "compat.linear_std": Case("reuse", True),
-    "compat.grad_norm_eps": Case("reuse", 1e-6),
-    "compat.normalize_while_collecting": Case("normalized", True),
+    "compat.bootstrap_current_value": Case("ppo", True),
+    "compat.reuse_permutation": Case("ppo", True),
+    "compat.kl_log_eps": Case("ppo", 1e-5),
+    "compat.linear_std": Case("ppo", True),
+    "compat.grad_norm_eps": Case("ppo", 1e-6),
+    "compat.normalize_while_collecting": Case("ppo", True),
     "compat.contiguous_envs": Case("memory", True),
     "compat.advance_critic_memory": Case("memory", True),
     "compat.redraw_replacement": Case("estimator", True),
@@ -184,9 +201,17 @@ COMPAT = {
     "compat.whole_discriminator_batch": Case("style", True),
     "compat.separate_amp_normalizers": Case("style", True),
     "compat.amp_after_reset": Case("style", True),
-    "compat.mimic_in_loss": Case("style and mimic", True),
-    "compat.looped_returns": Case("teacher's queue", True),
-    "compat.tan_statistic": Case("teacher's tanh", True),
+    "compat.mimic_in_loss": Case("mimic in loss", False),
+    "compat.looped_returns": Case("teacher's tanh and queue", True),
+    "compat.tan_statistic": Case("teacher's tanh and queue", True),
 }
 CASES: dict[str, Case] = ENV | POLICY | ALGORITHM | COMPAT
 ELSEWHERE = {"seed"}  # keys with tests of their own, in the same file as the test of the table
+# Arguments of torch's classes that have their effect outside of these classes.
+ARGUMENTS: dict[str, tuple[str, Case]] = {
+    "metric": ("algorithm.lr_scheduler", Case("teacher and plateau", {"metric": "value_loss"})),
+    "factor": ("algorithm.lr_scheduler", Case("teacher and plateau", {"factor": 0.5})),
+    "cycle_momentum": ("algorithm.lr_scheduler", Case("teacher and cycle", CYCLE | {"cycle_momentum": False})),
+    "max_momentum": ("algorithm.lr_scheduler", Case("teacher and cycle", CYCLE | {"max_momentum": 0.95})),
+    "second beta": ("algorithm.optimizer_kwargs", Case("teacher and cycle", {"betas": [0.9, 0.5]})),
+}

@@ -15,10 +15,13 @@ FLAT = {
     "episode": {"start_length_s": 5.0, "min_height": 0.1},
     "control": {"delay": [0.0, 0.02]},
 }
+MOVED = [f"{leg}_{part}_joint" for leg in ("FL", "FR", "RL", "RR") for part in ("thigh", "calf")]
 BASES: dict[str, tuple[str, dict]] = {
     "flat": ("legged:flat", FLAT),
     "default": ("legged:rough", {}),
-    "rough": ("legged:rough", {"terrain": SIZES, "camera": {"height": 3, "width": 4, "steps": 3}}),
+    "rough": ("legged:rough", {"terrain": SIZES}),
+    "camera": ("legged:rough", {"terrain": SIZES, "camera": {"height": 3, "width": 4, "steps": 3}}),
+    "held": ("legged:flat", {"robot": {"joints": MOVED, "held_joints": ["*"]}}),
 }
 SWAPPED = ("FL", "FR", "RR", "RL")
 OTHER_JOINTS = [f"{leg}_{part}_joint" for leg in SWAPPED for part in ("hip", "thigh", "calf")]
@@ -32,6 +35,7 @@ FLAT_CASES: dict[str, Any] = {
     "robot.default_joint_angles": {"hip": 0.0, "thigh": 0.9, "calf": -1.5},
     "robot.torque_limit": 5.0,
     "robot.velocity_limit": 5.0,
+    "robot.armature": 0.05,
     "sim.dt": 0.01,
     "sim.iterations": 2,
     "sim.ls_iterations": 4,
@@ -79,6 +83,7 @@ FLAT_CASES: dict[str, Any] = {
     "episode.min_height": 0.2,
     "episode.joint_noise": 0.1,
     "episode.velocity_noise": 0.1,
+    "episode.level_feet": True,
 }
 ROUGH_CASES: dict[str, Any] = {
     "terrain.horizontal_scale": 0.125,
@@ -121,9 +126,12 @@ ROUGH_CASES: dict[str, Any] = {
     "camera.centered": True,
 }
 CASES: dict[str, tuple[str, Any]] = {key: ("flat", value) for key, value in FLAT_CASES.items()}
-CASES |= {key: ("rough", value) for key, value in ROUGH_CASES.items()}
+CASES |= {key: ("camera" if key.startswith("camera.") else "rough", value) for key, value in ROUGH_CASES.items()}
 CASES["terrain.mesh_type"] = ("default", "plane")
 CASES["robot.base"] = ("default", "FR_hip")  # refused: only one body has a free joint
+CASES["robot.default_keyframe"] = ("default", "home")  # refused: the file has no keyframe
+CASES["robot.held_joints"] = ("held", ["FL_*", "FR_*"])  # refused: two joints are in no list
+REFUSED = ("robot.base", "robot.default_keyframe", "robot.held_joints")
 NOTHING = {f"domain_rand.{name}": None for name in (*RANGES, "com_displacement_range", "friction_range")}
 TERRAIN = tuple(key for key in ROUGH_CASES if key.startswith("terrain.") and "meas" not in key and "mesh" not in key)
 SCAN = ("normalization.obs_scales.height_measurements", "terrain.measured_points_x", "terrain.measured_points_y")

@@ -1,9 +1,22 @@
 """Configs in which keys have no effect, and these keys."""
 
+from typing import Any
+
+from effects_bases import CYCLE
+from effects_keys import CASES
+
 NO_PPO = {"algorithm.using_ppo": False}
 RUN = {"algorithm.teacher_policy": {"teacher_ac_path": "HERE/first"}}
 COSINE = {"name": "cosine_decay", "init_value": 1e-3, "decay_steps": 5}
-# Base config, changes that remove the effect, then the keys that have none; their values are those of effects_keys.
+ONE_CYCLE = {"max_lr": 1e-2, "total_steps": 9}
+
+
+def value(key: str) -> Any:
+    """The value of a key that has no effect; not the default, which never gives a line."""
+    return True if key.startswith("compat.") else CASES[key].value
+
+
+# Base config, changes that remove the effect, then the keys that have none; see ``value``.
 UNUSED = {
     "no teacher, discriminator or RND": (
         "plain",
@@ -17,6 +30,16 @@ UNUSED = {
     ),
     "few environments": ("plain", {"env.num_envs": 16}, ["env.pool_fraction"]),
     "a schedule": ("plain", {"algorithm.schedule": COSINE}, ["algorithm.learning_rate"]),
+    "a cycle": (
+        "teacher",
+        {"algorithm.lr_scheduler_class_name": "CyclicLR", "algorithm.lr_scheduler": CYCLE},
+        ["algorithm.learning_rate"],
+    ),
+    "one cycle": (
+        "teacher",
+        {"algorithm.lr_scheduler_class_name": "OneCycleLR", "algorithm.lr_scheduler": ONE_CYCLE},
+        ["algorithm.learning_rate"],
+    ),
     "no hidden layers": (
         "plain",
         {"policy.actor_hidden_dims": [], "policy.critic_hidden_dims": []},
@@ -31,6 +54,11 @@ UNUSED = {
         "adaptor",
         {"policy.estimator_kwargs.hidden_sizes": [], "policy.adaptor_kwargs.hidden_sizes": []},
         ["policy.estimator_kwargs.nonlinearity", "policy.adaptor_kwargs.nonlinearity"],
+    ),
+    "rewards normalised as in rsl_rl": (
+        "rnd",
+        {"algorithm.rnd_cfg.rsl_rl": True},
+        ["algorithm.normalization_eps"],
     ),
     "no strides": (
         "image",
@@ -68,6 +96,11 @@ UNUSED = {
         {"env.groups.teacher": ["state", "hidden"]},
         ["algorithm.label_action_with_critic_obs"],
     ),
+    "the teacher's segments": (
+        "teacher",
+        {"algorithm.teacher_policy.obs_segments": {"state": [1], "hidden": [1]}},
+        ["algorithm.label_action_with_critic_obs"],
+    ),
     "mimic": ("style", {}, ["algorithm.mimic_loss_coef"]),
     "a weight of the task": ("style", {"algorithm.task_reward_w": 0.5}, ["policy.amp_discriminator.task_reward_lerp"]),
     "one optimiser": (
@@ -80,7 +113,7 @@ UNUSED = {
         {"compat.whole_discriminator_batch": True},
         ["algorithm.discriminator_batch_fraction"],
     ),
-    "no adaptor": ("estimator with SGD", {}, ["algorithm.adaptor_loss_coef"]),
+    "no adaptor": ("estimator", {"algorithm.optimizer_class_name": "SGD"}, ["algorithm.adaptor_loss_coef"]),
     "a mutex policy": (
         "mutex",
         {},
@@ -92,8 +125,8 @@ UNUSED = {
         [f"policy.{name}" for name in ("actor_hidden_dims", "critic_hidden_dims", "mu_activation", "initialization")],
     ),
     "compat of others": (
-        "reuse",
-        {},
+        "ppo",
+        {"compat": {}, "algorithm.empirical_normalization": False},
         [
             f"compat.{name}"
             for name in (
@@ -124,3 +157,41 @@ UNUSED = {
 # Their programs differ in what is not used, or in which of two equal values is used.
 DEAD = {"compat.redraw_replacement", "compat.sample_log_prob"}
 EACH = [(name, key) for name, (_, _, keys) in UNUSED.items() for key in keys]
+
+CYCLIC = {"algorithm.lr_scheduler_class_name": "CyclicLR", "algorithm.lr_scheduler": CYCLE}
+STEADY = {"cycle_momentum": False}
+SGD = {"algorithm.optimizer_class_name": "SGD"}
+# Base config, changes, key and value of arguments, more arguments, and those of them that have no effect.
+UNUSED_ARGUMENTS: dict[str, tuple[str, dict, str, dict, dict[str, Any], list[str]]] = {
+    "factor of another mode": ("teacher", CYCLIC, "lr_scheduler", CYCLE, {"gamma": 0.5}, ["gamma"]),
+    "constant momentum": (
+        "teacher",
+        CYCLIC,
+        "lr_scheduler",
+        CYCLE | STEADY,
+        {"base_momentum": 0.5, "max_momentum": 0.7},
+        ["base_momentum", "max_momentum"],
+    ),
+    "constant momentum of one cycle": (
+        "teacher",
+        {"algorithm.lr_scheduler_class_name": "OneCycleLR", "algorithm.lr_scheduler": ONE_CYCLE},
+        "lr_scheduler",
+        ONE_CYCLE | STEADY,
+        {"base_momentum": 0.5, "max_momentum": 0.7},
+        ["base_momentum", "max_momentum"],
+    ),
+    "scheduled beta": ("teacher", CYCLIC, "optimizer_kwargs", {}, {"betas": [0.5, 0.999]}, ["betas"]),
+    "scheduled momentum": ("teacher", CYCLIC | SGD, "optimizer_kwargs", {}, {"momentum": 0.5}, ["momentum"]),
+    "scheduled momentum, Nesterov's": ("teacher", CYCLIC | SGD, "optimizer_kwargs", {}, {"nesterov": True}, []),
+    "no momentum": ("plain", SGD, "optimizer_kwargs", {}, {"nesterov": True}, ["nesterov"]),
+    "momentum": ("plain", SGD, "optimizer_kwargs", {"momentum": 0.5}, {"nesterov": True}, []),
+    "no logarithm": (
+        "estimator",
+        {"algorithm.estimator_loss_func": "poisson_nll_loss"},
+        "estimator_loss_kwargs",
+        {},
+        {"eps": 0.5},
+        ["eps"],
+    ),
+    "a default": ("teacher", CYCLIC, "lr_scheduler", CYCLE | STEADY, {"gamma": 1.0, "max_momentum": 0.9}, []),
+}

@@ -1,11 +1,38 @@
 """Checks of a config before training: the algorithm fits the policy, and the batch fits the devices."""
 
+import jax
+
 from strl_jax.algorithms import appo, estimator, tppo
 from strl_jax.config import Config
 from strl_jax.config.errors import ConfigError, reported_after
 from strl_jax.config.policy import DiscriminatorFields, MutexFields
 from strl_jax.config.sections import ALGORITHMS
 from strl_jax.modules.policy import Policy
+
+GUARDS = ("", "_host_to_device", "_device_to_device", "_device_to_host")
+# Settings of JAX: values with which a run fails or gives other numbers, and why.
+JAX_OPTIONS = {
+    "jax_debug_key_reuse": ((True,), "the check does not know how environments divide their keys"),
+    "jax_debug_nans": ((True,), "NaN is a regular value here, such as the return of an episode that has not ended"),
+    "jax_disable_jit": ((True,), "a run consists of compiled programs"),
+    "jax_enable_x64": ((True,), "all numbers are float32 and int32"),
+    "jax_numpy_dtype_promotion": (("strict",), "integers and float32 are combined"),
+} | {
+    f"jax_transfer_guard{kind}": (("disallow", "disallow_explicit"), "metrics and states go to the host and back")
+    for kind in GUARDS
+}
+
+
+def check_jax_options() -> None:
+    """Checks the settings of JAX, which are environment variables or set by ``jax.config.update``.
+
+    Raises:
+        ConfigError: one of ``JAX_OPTIONS`` is set to such a value.
+    """
+    for name, (values, reason) in JAX_OPTIONS.items():
+        value = getattr(jax.config, name, None)
+        if value in values:
+            raise ConfigError(f"{name.upper()}: {value} is not allowed: {reason}")
 
 
 def check_trains(config: Config, policy: Policy) -> None:

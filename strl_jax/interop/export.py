@@ -1,16 +1,15 @@
 """``python -m strl_jax.interop.export RUN_DIR --onnx FILE --stablehlo FILE``: export of a trained policy."""
 
 import argparse
+import contextlib
 import importlib
 import json
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from strl_jax.builders import acting, environment
+from strl_jax.builders import acting, checks, environment
 from strl_jax.builders.stored import read_acting
 from strl_jax.config import Config
 from strl_jax.envs.base import Env
@@ -20,7 +19,8 @@ from strl_jax.run_folder import run_dir
 from strl_jax.run_folder.atomic import replacement
 from strl_jax.run_folder.layout import versions
 from strl_jax.run_folder.reader import CheckpointReader
-from strl_jax.runners import launch
+from strl_jax.runners import launch, process
+from strl_jax.runners.log.streams import lasting_stdout
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    checks.check_jax_options()
     _check(arguments)
+    start = Path.cwd()  # an environment may change it
+    onnx, stablehlo_path = (path and path.absolute() for path in (arguments.onnx, arguments.stablehlo))
     launch.use_compilation_cache()
     config, _ = run_dir.read_config(arguments.run_dir)
     requested = launch.RequestedCheckpoint(arguments)
     env = environment.make_env(config.env)
     candidates = requested.candidates()
-    deployable, layout = read(requested.reader, candidates, config, env, estimates=arguments.estimates)
+    with contextlib.chdir(start):
+        deployable, layout = read(requested.reader, candidates, config, env, estimates=arguments.estimates)
     requested.note(candidates, layout["checkpoint"])
-    differences = write(deployable, make_outputs(deployable, layout, arguments.onnx, arguments.stablehlo))
-    print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")
-    for path, difference in differences.items():
-        print(f"{path}: largest difference from the policy {difference:.2g}")
+    differences = write(deployable, make_outputs(deployable, layout, onnx, stablehlo_path))
+    with lasting_stdout():
+        print(f"{layout['checkpoint']} checkpoint of iteration {layout['iteration']}")
+        for path, difference in differences.items():
+            print(f"{path}: largest difference from the policy {difference:.2g}")
     return 0
 
 
@@ -151,7 +156,7 @@ def write(deployable: Deployable, outputs: Sequence[Output]) -> dict[Path, float
         OSError: a file cannot be written.
     """
     differences = {}
-    with ExitStack() as replacements:
+    with contextlib.ExitStack() as replacements:
         for output in outputs:
             temporary = replacements.enter_context(replacement(output.path))
             temporary.write_bytes(output.content)
@@ -184,4 +189,4 @@ def _package(name: str, option: str):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

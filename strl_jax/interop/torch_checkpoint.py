@@ -4,7 +4,6 @@ Converts a ``model_*.pt`` of st_rl, rsl_rl or legged_gym to a run folder that ca
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -15,7 +14,7 @@ from strl_jax import config as config_module
 from strl_jax.builders import torch_state
 from strl_jax.config import Config, ConfigError
 from strl_jax.run_folder import run_dir
-from strl_jax.runners import launch
+from strl_jax.runners import launch, process
 from strl_jax.runners.loading import load_torch_state
 from strl_jax.runners.on_policy import OnPolicyRunner
 from strl_jax.torch_files.file import TorchFileError, load_torch
@@ -47,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _check_free(arguments.out)
     checkpoint = load_torch(arguments.checkpoint)
     launch.use_compilation_cache()
-    launch.print_lines("note", *write_run(checkpoint, config, arguments.out))
+    launch.print_lines("note", *write_run(checkpoint, config, arguments.out.absolute()))
     print(f"results: {arguments.out}")
     return 0
 
@@ -74,6 +73,7 @@ def write_run(checkpoint: Mapping[str, Any], config: Config, out: Path) -> list[
             runner.open(folder)
             runner.save("last")
             runner.checkpointer.close()
+            (folder / run_dir.METRICS).touch()  # a resume warns of a missing file
             folder.rename(out)
     return lines
 
@@ -84,4 +84,4 @@ def _check_free(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.leave(main())

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +65,8 @@ class CheckpointReader:
             iteration: only this one; None: any.
 
         Raises:
-            CheckpointError: there is no such checkpoint, or a kind is unknown.
+            MissingCheckpointError: there is no such checkpoint.
+            CheckpointError: there is no such folder, or a kind is unknown.
         """
         pairs = [(kind, i) for kind in kinds for i in reversed(self._on_disk(kind)) if iteration in (None, i)]
         if pairs:
@@ -76,7 +77,7 @@ class CheckpointReader:
         wanted += "" if iteration is None else f" of iteration {iteration}"
         numbers = {kind: ", ".join(map(str, self._on_disk(kind))) for kind in KINDS}
         existing = "; ".join(f"{kind} {text}" for kind, text in numbers.items() if text)
-        raise CheckpointError(f"{self.run_dir}: no {wanted}; existing checkpoints: {existing or 'none'}")
+        raise MissingCheckpointError(f"{self.run_dir}: no {wanted}; existing checkpoints: {existing or 'none'}")
 
     def read_first_intact(
         self, candidates: Sequence[tuple[str, int]], read: Callable[[str, int], T]
@@ -111,6 +112,18 @@ class CheckpointReader:
                 f"{self.run_dir}: none of the {len(candidates)} checkpoints is readable; "
                 f"the last: {str(error).removeprefix(f'{self.run_dir}/')}"
             ) from error
+
+    @contextlib.contextmanager
+    def naming_way_out(self, kind: str) -> Iterator[None]:
+        """If ``kind`` is ``last``, and it is missing or damaged in the block: the error names a kind that is not."""
+        try:
+            yield
+        except (MissingCheckpointError, DamagedCheckpointError) as error:
+            others = [other for other in KINDS if other != "last" and self.latest(other) is not None]
+            if kind != "last" or not others:
+                raise
+            way_out = f"--config FILE runner.init_from={self.run_dir} starts a new run with the {others[0]} weights"
+            raise type(error)(f"{error}; {way_out}") from error
 
     def read_meta(self, kind: str, iteration: int) -> dict:
         """The ``meta`` of a checkpoint; raises ``MissingCheckpointError`` or ``DamagedCheckpointError``."""

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -173,18 +174,23 @@ def write_config(path: Path, config: Config, extra: Mapping | None = None) -> No
 def locked(path: Path) -> Iterator[None]:
     """Locks a run folder against other training processes, until the block or the process ends.
 
+    The file ``.lock`` is locked, and the folder itself, for the case that somebody deletes the file.
+
     Raises:
         ConfigError: another process is training in it, or the folder cannot be written.
     """
-    try:
-        file = (path / LOCK).open("a")
-    except OSError as error:
-        raise ConfigError(f"run folder {path}: cannot be written: {error.strerror}") from None
-    with file:
+    with contextlib.ExitStack() as files:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"run folder {path}: another process is training in it") from None
-        except OSError:  # some network file systems do not support locks
-            pass
+            lock = files.enter_context((path / LOCK).open("a")).fileno()
+            folder = os.open(path, os.O_RDONLY)
+            files.callback(os.close, folder)
+        except OSError as error:
+            raise ConfigError(f"run folder {path}: cannot be written: {error.strerror}") from None
+        for descriptor in (lock, folder):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"run folder {path}: another process is training in it") from None
+            except OSError:  # some network file systems do not support locks
+                pass
         yield

@@ -3,8 +3,10 @@
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +18,10 @@ from jax.experimental import multihost_utils
 from strl_jax.config import ConfigError
 from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.run_folder.reader import KINDS, CheckpointReader
+from strl_jax.runners.compilation_cache import repaired
+from strl_jax.runners.log.streams import lasting_stderr
 from strl_jax.runners.log.writers import WriterError
+from strl_jax.runners.signals import Interruption
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,61 +50,87 @@ def guarded(command: Callable[[], int], interrupted: str, errors: tuple[type[Exc
 
     Args:
         command: returns the exit code.
-        interrupted: error message after Ctrl-C.
+        interrupted: error message after a signal outside of a training.
         errors: expected errors of this command, in addition to bad configs, checkpoints, writers and files.
 
     Returns:
-        The command's exit code; 2 after an expected error, 130 after Ctrl-C, 141 if the
-        reader of the output has closed it.
+        The command's exit code; 2 after an expected error, 130 after Ctrl-C (in general 128 + the
+        signal's number), 141 if the reader of the output has closed it, see also ``lasting_stdout``.
     """
-    _drop_late_traces()
+    _hide_traces()
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Orbax raises the errors of its tasks anyway
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
-        warnings.showwarning = lambda message, *where: print_lines("warning", message)
-        try:
-            code = command()
-            sys.stdout.flush()
+    interruption = Interruption(f"error: {interrupted}")
+    try:
+        with interruption, lasting_stderr(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Brax System|.*import warp|.*mujoco_warp")
+            warnings.showwarning = lambda message, *where: print_lines("warning", repaired(str(message)))
+            try:
+                _check_working_directory()
+                code = command()
+                sys.stdout.flush()
+            except BaseException as error:
+                interruption.check()  # an exception may be due to it
+                code = _code_of(error, errors)
+            interruption.check()
             return code
-        except (BrokenPipeError, SystemExit) as error:  # rich exits after a broken pipe
-            if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
-                raise
+    except KeyboardInterrupt:
+        return interruption.report()
+
+
+def _check_working_directory() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the working directory cannot be used: {error.strerror}; change to another folder") from None
+
+
+def _code_of(error: BaseException, errors: tuple[type[Exception], ...]) -> int:
+    """Prints the lines of an expected error and returns the exit code; raises any other error again."""
+    match error:
+        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):  # rich exits after a broken pipe
             # as in ``| head -1``; /dev/null, because the interpreter flushes stdout at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
-        except (ConfigError, CheckpointError, WriterError, *errors) as error:
+        case ConfigError() | CheckpointError() | WriterError():
             print_lines("error", error)
-        except jax.errors.JaxRuntimeError as error:
-            if "memory" not in str(error).lower():
-                raise
-            print_lines(
-                "error", f"out of memory: {_first_line(error)}; fewer env.num_envs or smaller buffers need less memory"
-            )
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename is not None else ""
-            print_lines("error", f"{place}{error.strerror or error}")
-        except KeyboardInterrupt:
-            print_lines("error", interrupted)
-            return 128 + signal.SIGINT
+        case jax.errors.JaxRuntimeError() if re.search("RESOURCE_EXHAUSTED|out of memory", str(error), re.IGNORECASE):
+            advice = "fewer env.num_envs or smaller buffers need less memory"
+            print_lines("error", f"out of memory: {_first_line(error)}; {advice}")
+        case OSError():
+            print_lines("error", _os_error(error))
+        case _ if isinstance(error, errors):
+            print_lines("error", error)
+        case _:
+            raise error
     return 2
 
 
-def _drop_late_traces() -> None:
-    """Hides tracebacks that TensorStore's threads print after a failed save; the save itself raises an error.
+def _hide_traces() -> None:
+    """Hides tracebacks of errors that are reported anyway, until the interpreter exits.
 
-    The remaining writes of that save try to report to an event loop that is closed. They can end
-    after the command, so the hook stays installed until the interpreter exits.
+    After a failed save, TensorStore's remaining writes try to report to an event loop that is closed,
+    perhaps after the end of the command. A ``KeyboardInterrupt`` in a callback is reported by
+    ``Interruption``. A thread of a log writer that cannot write gets one line, and tries again at exit.
     """
-    before = sys.unraisablehook
-    if hasattr(before, "drops_late_traces"):
+    before, before_thread = sys.unraisablehook, threading.excepthook
+    if hasattr(before, "hides_traces"):
         return
 
     def hook(report):
-        if not isinstance(report.exc_value, RuntimeError) or str(report.exc_value) != "Event loop is closed":
+        error, place = report.exc_value, report.err_msg or ""
+        late = isinstance(error, RuntimeError) and str(error) == "Event loop is closed"
+        late |= isinstance(error, OSError) and "atexit" in place
+        if not late and not isinstance(error, KeyboardInterrupt):
             before(report)
 
-    hook.drops_late_traces = True
-    sys.unraisablehook = hook
+    def thread_hook(report):
+        if not isinstance(report.exc_value, OSError):
+            before_thread(report)
+        elif report.exc_value.errno is not None:  # None: a queue that is closed
+            print_lines("warning", f"a thread failed, of a log writer for example: {_os_error(report.exc_value)}")
+
+    hook.hides_traces = True
+    sys.unraisablehook, threading.excepthook = hook, thread_hook
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,15 +191,23 @@ def _initialize(flag: str, *arguments) -> None:
         raise ConfigError(f"{flag}: the other processes cannot be joined: {_first_line(error)}") from error
 
 
+def _os_error(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}"
+
+
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def use_compilation_cache() -> None:
     """Keeps compiled programs in the user's cache folder, unless JAX_COMPILATION_CACHE_DIR names another."""
-    if jax.config.jax_compilation_cache_dir is None:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(base / "strl_jax" / "xla"))
+    folder = jax.config.jax_compilation_cache_dir
+    if folder is None:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strl_jax" / "xla"
+    if "://" not in str(folder):  # an environment may change the working directory
+        folder = Path(folder).absolute()
+    jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
 def path_of_process_0(path: Path) -> Path:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,9 +13,9 @@ from strl_jax.builders.algorithm import changed_data
 from strl_jax.builders.effects.loading import without_effect_in_load, without_effect_in_resume
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
-from strl_jax.config import Config, ConfigError
+from strl_jax.config import ConfigError
 from strl_jax.config.errors import reported_after
-from strl_jax.run_folder import layout, run_dir
+from strl_jax.run_folder import layout
 from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.run_folder.reader import CheckpointReader
 from strl_jax.runners.progress import Progress
@@ -25,37 +24,18 @@ from strl_jax.torch_files.file import load_torch
 from strl_jax.types import TrainState
 
 
-def check_start(config: Config) -> None:
+def check_start(runner) -> None:
     """Checks ``runner.init_from`` and ``ckpt_manipulator`` before anything is written.
 
     Raises:
         ConfigError: one of them does not exist or cannot be read.
     """
-    settings = config.runner
+    settings = runner.config.runner
     if settings.ckpt_manipulator != BY_COMPONENT:
         find_manipulator(settings.ckpt_manipulator)
     if settings.init_from is not None:
         with reported_after("runner.init_from: "):
-            read_policy(settings.init_from)
-
-
-def claim_folder(runner, owned: bool) -> None:
-    """Writes the config into the run folder.
-
-    Args:
-        runner: an ``OnPolicyRunner``.
-        owned: the folder contains no run, or the runner continues it.
-
-    Raises:
-        ConfigError: the folder contains another run.
-    """
-    if not owned:
-        raise ConfigError(
-            f"{runner.log_dir} contains a run at iteration {runner.checkpointer.latest('last')}: "
-            "load its last checkpoint to continue, or use another folder"
-        )
-    if jax.process_index() == 0:
-        run_dir.write_config(runner.log_dir, runner.config, run_dir.units(runner.env.env))
+            read_policy(runner.start_folder / settings.init_from)
 
 
 def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
@@ -63,6 +43,7 @@ def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
 
     Args:
         runner: an ``OnPolicyRunner``.
+        source: run folder; a relative path begins at the working directory in which the runner was made.
         random_lengths: start the first episodes at random ages.
 
     Returns:
@@ -75,7 +56,8 @@ def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
     lines = []
     if source is not None:
         runner.just_loaded = True
-        train, lines = load_policy(source, runner.algorithm, train, manipulator=runner.config.runner.ckpt_manipulator)
+        manipulator = runner.config.runner.ckpt_manipulator
+        train, lines = load_policy(runner.start_folder / source, runner.algorithm, train, manipulator=manipulator)
     runner.train_state, runner.rollout_state = train, rollout
     return lines
 
@@ -115,19 +97,24 @@ def load_run(runner, reader: CheckpointReader, load_optimizer: bool, kind: str, 
     target: dict[str, Any] = {"train": train if load_optimizer else {"params": train.params, "stats": train.stats}}
     if resumes:
         target["rollout"] = rollout
-    candidates = reader.candidates((kind,), iteration)
     try:
-        *_, state, meta = read_fitting(
-            reader, candidates, runner.algorithm, target, runner.config, subset=not load_optimizer
-        )
+        with reader.naming_way_out(kind):
+            candidates = reader.candidates((kind,), iteration)
+            _, number, state, meta = read_fitting(
+                reader, candidates, runner.algorithm, target, runner.config, subset=not load_optimizer
+            )
     except CheckpointError as error:
-        if "opt_state" not in str(error):
+        if "opt_state" not in str(error) or "policy." in str(error):
             raise
         raise CheckpointError(f"{error}; load_optimizer=False loads only weights and statistics") from error
+    try:
+        progress = Progress.from_state(meta["progress"])
+    except CheckpointError as error:
+        raise CheckpointError(f"{reader.run_dir}: the {kind} checkpoint of iteration {number}: {error}") from None
     is_own = runner.log_dir == reader.run_dir
     config = runner.config
     unused = without_effect_in_resume(meta["config"], config) if is_own else without_effect_in_load(config)
-    runner.progress, runner.infos = Progress.from_state(meta["progress"]), meta.get("infos")
+    runner.progress, runner.infos = progress, meta.get("infos")
     runner.has_new_episodes = not resumes
     if resumes:
         runner.train_state, runner.rollout_state = state["train"], state["rollout"]

@@ -1,5 +1,6 @@
 """``OnPolicyRunner``: training, evaluation, checkpoints and inference of one run."""
 
+import contextlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,12 @@ from strl_jax.builders import checks, environment
 from strl_jax.builders.algorithm import assemble
 from strl_jax.builders.effects.rules import without_effect
 from strl_jax.config import Config, ConfigError
-from strl_jax.run_folder import checkpoints
+from strl_jax.run_folder import run_dir
+from strl_jax.run_folder.claim import FolderClaim
 from strl_jax.run_folder.reader import CheckpointReader
-from strl_jax.runners import call_checks, devices, loading, session, st_rl_names
+from strl_jax.runners import call_checks, devices, folder, loading, session, st_rl_names
 from strl_jax.runners.callbacks import Callback, Callbacks, checked, make_callbacks
 from strl_jax.runners.duties.evaluation import evaluate
-from strl_jax.runners.duties.saving import Saver
 from strl_jax.runners.duties.trial import make_trial
 from strl_jax.runners.inference import InferencePolicy
 from strl_jax.runners.log import git_state
@@ -36,7 +37,8 @@ class OnPolicyRunner:
     Args:
         env: an ``envs.base.Env``; None builds ``config.env.name``.
         train_cfg: a ``Config``, or a dict like ``train_cfg`` of st_rl and legged_gym.
-        log_dir: run folder for logs and checkpoints; None writes nothing.
+        log_dir: run folder for logs and checkpoints, which ``learn`` and ``save`` lock until ``close``; None
+            writes nothing.
         device: the device that trains, such as ``cuda:0``, see ``devices.find_device``; None: all devices.
         mesh: several chosen devices, instead of ``device``.
         callbacks: objects of subclasses of ``runners.callbacks.Callback``; those of the config follow them.
@@ -67,6 +69,8 @@ class OnPolicyRunner:
         mesh: Mesh | None = None,
         callbacks: Sequence[Callback] = (),
     ):
+        checks.check_jax_options()
+        self.start_folder = Path.cwd()  # an environment may change it
         if device is not None and mesh is not None:
             raise ConfigError("device: not allowed together with mesh, which names the devices")
         config = call_checks.read_config(train_cfg, env)
@@ -77,34 +81,30 @@ class OnPolicyRunner:
             self.mesh = mesh if started is None else started.result()
         checks.check_shards(self.config, self.mesh.size)
         self.env = environment.make_episode_env(self.config, base)
-        assembled = assemble(self.config, base)
+        with contextlib.chdir(self.start_folder):
+            assembled = assemble(self.config, base)
         self.algorithm, self.references = assembled.algorithm, assembled.references
         self.data = replicate(assembled.data, self.mesh)
         self.programs = Programs(self.env, self.algorithm, self.mesh, self.config, self.data)
         made = make_callbacks(self.config.runner.callbacks)
         self.callbacks = Callbacks(self, [*map(checked, callbacks), *made])
         self.terminates = self.just_loaded = False
-        self.log_dir: Path | None = None
-        self.checkpointer: checkpoints.Checkpointer | None = None
-        self.saver: Saver | None = None
-        self._owns_folder = False
-        if log_dir is not None:
-            self.open(log_dir)
+        self.claim: FolderClaim | None = None
+        folder.select(self, None if log_dir is None else self.start_folder / log_dir)
         self.progress = Progress()
         self.train_state = self.rollout_state = self.infos = None
         self.has_new_episodes = False
         self.stopped_by: str | None = None
-        self.repositories = [*git_state.own_repository(), *self.config.runner.git_repos]
+        named = [self.start_folder / path for path in self.config.runner.git_repos]
+        self.repositories = [*git_state.own_repository(), *named]
         for line in without_effect(self.config, self.mesh.size, env_is_given=env is not None):
             warnings.warn(line, stacklevel=2)
 
     def open(self, log_dir: str | Path) -> None:
-        """Selects the run folder for logs and checkpoints."""
-        self.log_dir = Path(log_dir).absolute()
-        self.checkpointer = checkpoints.Checkpointer(self.log_dir)
-        parts = (self.algorithm, self.config, self.mesh.size, self.references)
-        self.saver = Saver(self.checkpointer, *parts, self.callbacks)
-        self._continues(False)
+        """Selects the run folder for logs and checkpoints, and locks it if it exists; ``ConfigError`` if in use."""
+        folder.select(self, Path(log_dir).absolute())
+        if self.log_dir.is_dir():
+            self.claim.take()
 
     @property
     def metrics_velrmsd(self) -> float:
@@ -168,8 +168,8 @@ class OnPolicyRunner:
         checks.check_trains(self.config, self.algorithm.policy)
         iterations = session.within_budget(self, num_learning_iterations)
         trial = make_trial(self, trial, iterations)
-        if self.log_dir is not None:
-            loading.claim_folder(self, self._owns_folder)
+        if self.claim is not None:
+            self.claim.start(self.config, run_dir.units(self.env.env))
         loading.start_episodes(self, init_at_random_ep_len)
         self.has_new_episodes = False
         default = self.config.runner.init_at_random_ep_len
@@ -210,7 +210,7 @@ class OnPolicyRunner:
 
         Raises:
             RuntimeError: there is no policy yet, or no run folder.
-            ConfigError: ``path`` is a path.
+            ConfigError: ``path`` is a path, or another program is training in the run folder.
             CheckpointError: the checkpoint cannot be written.
         """
         loading.need_states(self)
@@ -250,27 +250,26 @@ class OnPolicyRunner:
         call_checks.check_load(self, path, map_location, kind, iteration)
         self.callbacks("on_load_checkpoint_start", path)
         is_own = self.log_dir == path
+        if is_own:
+            self.claim.look()
         if path.suffix == call_checks.TORCH:
             notes = loading.load_torch_file(self, path, load_optimizer)
         else:
             reader = self.checkpointer if is_own else CheckpointReader(path)
             notes = loading.load_run(self, reader, load_optimizer, kind, iteration)
-        self._continues(is_own and kind == "last" and path.suffix != call_checks.TORCH)
+        if self.claim is not None:
+            self.claim.continues(is_own and kind == "last" and path.suffix != call_checks.TORCH)
         self.just_loaded = True
         self.callbacks("on_load_checkpoint_end", path)
         return notes
 
     def init_from(self, path: str | Path) -> list[str]:
         """Starts a new run from the policy of another run, as ``runner.init_from`` does; see ``loading.start``."""
-        notes = loading.start(self, path, self.config.runner.init_at_random_ep_len)
+        notes = loading.start(self, Path(path).absolute(), self.config.runner.init_at_random_ep_len)
         self.progress, self.infos, self.has_new_episodes = Progress(), None, True
-        self._continues(False)
+        if self.claim is not None:
+            self.claim.continues(False)
         return notes
-
-    def _continues(self, own_last: bool) -> None:
-        """Notes whether the run folder may be continued: it has no run, or its last checkpoint was loaded."""
-        if self.checkpointer is not None:
-            self._owns_folder = own_last or self.checkpointer.latest("last") is None
 
     def get_inference_policy(self, device: Any = None) -> InferencePolicy:
         """The current policy as a function ``policy(obs) -> mean action [B, A]``, see ``InferencePolicy``.
@@ -288,10 +287,11 @@ class OnPolicyRunner:
 
     def add_git_repo_to_log(self, repo_file_path: str | Path) -> None:
         """``learn`` stores the git state of this repository too."""
-        self.repositories.append(repo_file_path)
+        self.repositories.append(Path(repo_file_path).absolute())
 
     def close(self) -> None:
-        """Waits for pending checkpoints and ends the threads."""
-        if self.checkpointer is not None:
-            self.checkpointer.close()
-        self.programs.close()
+        """Waits for pending checkpoints, unlocks the run folder and ends the threads."""
+        try:
+            folder.release(self)
+        finally:
+            self.programs.close()

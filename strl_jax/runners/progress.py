@@ -5,7 +5,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from strl_jax.run_folder.errors import CheckpointError
+
+FORMAT = 1  # of ``Progress.state``; a record without a number has format 1
 
 
 class EpisodeWindow:
@@ -105,10 +110,27 @@ class Progress:
 
     def state(self) -> dict:
         """The progress as JSON, for a checkpoint."""
-        return vars(self) | {name: getattr(self, name).state() for name in ("rewards", "lengths", "report")}
+        return (
+            {"format": FORMAT}
+            | vars(self)
+            | {name: getattr(self, name).state() for name in ("rewards", "lengths", "report")}
+        )
 
     @classmethod
-    def from_state(cls, state: dict) -> "Progress":
-        """Inverse of ``state``."""
+    def from_state(cls, state: Mapping[str, Any]) -> "Progress":
+        """Inverse of ``state``.
+
+        Raises:
+            CheckpointError: the record has another format.
+        """
+        values, number = dict(state), state.get("format", 1)
+        values.pop("format", None)
+        unknown = [name for name in values if name not in {field.name for field in fields(cls)}]
+        if number != FORMAT or unknown:
+            entries = f" with the unknown entries {', '.join(unknown)}" if unknown else ""
+            raise CheckpointError(
+                f"its progress record has format {number}{entries}; this version of strl_jax reads format {FORMAT}; "
+                "use the version that wrote it"
+            )
         windows = {name: EpisodeWindow(state[name]) for name in ("rewards", "lengths")}
-        return cls(**(state | windows | {"report": TimeReport(state["report"])}))
+        return cls(**(values | windows | {"report": TimeReport(state["report"])}))

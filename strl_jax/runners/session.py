@@ -7,7 +7,6 @@ import jax
 
 from strl_jax.config import ConfigError, to_dict
 from strl_jax.config.errors import not_one_of
-from strl_jax.config.sections import RunnerConfig
 from strl_jax.runners import loading
 from strl_jax.runners.duties.clock import IterationClock
 from strl_jax.runners.duties.evaluation import IntervalEvaluation
@@ -48,7 +47,6 @@ def train(runner, iterations: int, random_lengths: bool, trial: Trial | None = N
     with StopFlag() as flag, Console(last, first, quiet=not leader) as console:
         opened = _open_writers(runner, first + 1, console) if leader and runner.log_dir else []
         with closing(SafeWriters(opened)) as writers:
-            _warn_unused(runner.config.runner, console)
             console.note("compiling")  # this can take minutes without any other output
             step = _compile(runner, random_lengths, first < last, console)
             loop = _make_loop(runner, (first, last), clock, console, writers, flag, trial)
@@ -73,16 +71,6 @@ def train(runner, iterations: int, random_lengths: bool, trial: Trial | None = N
         raise optuna.TrialPruned(f"pruned at iteration {runner.progress.iteration}")
 
 
-def _warn_unused(config: RunnerConfig, console: Console) -> None:
-    """Warns about keys that select the best checkpoint of a run without evaluations."""
-    if config.eval_interval or config.eval_after_load:
-        return
-    for key in ("best_metric", "best_direction"):
-        value = getattr(config, key)
-        if value != RunnerConfig.model_fields[key].default:
-            console.warn(f"runner.{key}: {value} has no effect without evaluations; runner.eval_interval adds them")
-
-
 def _evaluate_loaded(runner, loop: Loop, console: Console) -> None:
     """Evaluates a policy that was loaded, before its first iteration, if ``runner.eval_after_load`` is set."""
     loaded, runner.just_loaded = runner.just_loaded, False
@@ -104,7 +92,7 @@ def within_budget(runner, iterations: int) -> int:
 def _open_writers(runner, first: int, console: Console) -> list[Writer]:
     """Stores the state of the code and starts the writers; ``first`` is the first iteration that they will get."""
     store_code_state(runner.log_dir, runner.repositories, warn=console.warn)
-    return make_writers(runner.config.runner.logger, runner.log_dir, to_dict(runner.config), first)
+    return make_writers(runner.config.runner.logger, runner.log_dir, to_dict(runner.config), first, console.warn)
 
 
 def _compile(runner, random_lengths: bool, trains: bool, console: Console) -> Callable | None:

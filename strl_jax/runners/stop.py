@@ -1,65 +1,43 @@
-"""Stop signals: SIGINT or SIGTERM stops a run after the current iteration; a second one ends the process at once."""
+"""Stop of a training: a first signal stops it after the current iteration, a second one ends the process at once."""
 
 import os
 import signal
-import sys
-import threading
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from strl_jax.runners.signals import SignalThread, check_interruption, report
 from strl_jax.sharding import replicated, sharded
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """Context manager that handles stop signals; ``name`` is the first signal received, or None.
+    """Context manager that handles SIGINT, SIGTERM and SIGHUP; ``name`` is the first signal received, or None.
 
-    A thread reads the signals from a pipe: Python runs signal handlers only between
-    bytecodes, and a long compilation is one bytecode. Outside the main thread signals
-    are not handled.
+    SIGHUP is not handled if the process ignores it, as under ``nohup``. Outside the main thread,
+    signals are not handled.
     """
 
     def __init__(self):
         self.name: str | None = None
-        self._previous: dict = {}
+        self._thread = SignalThread(lambda number, frame: None, self._watch)
 
     def __enter__(self) -> "StopFlag":
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        for number in SIGNALS:
-            self._previous[number] = signal.signal(number, lambda number, frame: None)
-        self._wakeup = signal.set_wakeup_fd(self._write)
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        check_interruption()
+        self._thread.__enter__()
         return self
 
     def __exit__(self, *error) -> None:
-        if not self._previous:
-            return
-        signal.set_wakeup_fd(self._wakeup)
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous = {}
-        os.close(self._write)
-        self._thread.join()
-        os.close(self._read)
+        self._thread.__exit__()
 
-    def _watch(self) -> None:
-        while data := os.read(self._read, 1):
-            if data[0] not in SIGNALS:
-                continue
+    def _watch(self, next_signal: Callable[[float | None], int | None]) -> None:
+        while number := next_signal(None):
             if self.name is not None:
-                os._exit(128 + data[0])
-            self.name = signal.Signals(data[0]).name
-            print(
-                f"{self.name}: stops after this iteration; a second signal exits at once", file=sys.stderr, flush=True
-            )
+                os._exit(128 + number)
+            self.name = signal.Signals(number).name
+            report(f"{self.name}: stops after this iteration; a second signal exits at once")
 
 
 class StopVote:

@@ -1,5 +1,6 @@
 """Video of one episode, rendered without a display."""
 
+import math
 import os
 import subprocess
 import sys
@@ -39,8 +40,8 @@ def find_gl() -> str:
 
 
 def stride(dt: float) -> int:
-    """Number of steps per frame, at least 1, for about ``MAX_FPS`` frames per second, at most 1.5 times as many."""
-    return max(1, round(1 / (MAX_FPS * dt)))
+    """Smallest number of steps per frame with which a video has at most ``MAX_FPS`` frames per second."""
+    return max(1, math.ceil(1 / (MAX_FPS * dt) - 1e-6))  # 1e-6: rounding errors of the division
 
 
 def make(path: Path, library: str, model: mujoco.MjModel, trace: Mapping[str, np.ndarray], dt: float) -> None:

@@ -1,13 +1,16 @@
 """``python -m strl_jax.bench``: what it writes, and bad input."""
 
+import errno
 import json
+import os
 import re
 
 import jax
 import pytest
-from commands import settings, write
+from commands import fails, settings, write
 
 from strl_jax import bench
+from strl_jax.run_folder import atomic
 
 
 @pytest.fixture
@@ -59,6 +62,38 @@ def test_fault_is_one_line(arguments, expected, config, tmp_path, capsys, monkey
     captured = capsys.readouterr()
     assert (code, captured.out) == (2, "")
     assert re.fullmatch(f"error: .*{expected}.*\n", captured.err)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_result_that_cannot_be_written(call, config, tmp_path, capsys, monkeypatch):
+    """The error names the file, not the temporary one, and the old result stays."""
+    out = tmp_path / "bench.json"
+    out.write_text("old")
+
+    def fail(*names):
+        raise OSError(errno.ENOSPC, "No space left on device", *(str(name) for name in names if call == "replace"))
+
+    monkeypatch.setattr(bench, "measure", lambda *_: {})
+    monkeypatch.setattr(atomic.os, call, fail)
+    assert fails(capsys, bench.main, "--config", config, "--out", out) == f"{out}: No space left on device"
+    assert out.read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.json", "config.yaml"}
+
+
+def test_a_result_for_a_link_and_for_a_terminal(config, tmp_path, capsys, monkeypatch):
+    """A link stays a link, a device is not replaced by a file."""
+    monkeypatch.setattr(bench, "measure", lambda *_: {"devices": 4})
+    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
+    assert bench.main(["--config", str(config), "--out", str(tmp_path / "link.json")]) == 0
+    assert json.loads((tmp_path / "target.json").read_text()) == {"devices": 4}
+    assert (tmp_path / "link.json").is_symlink()
+    reader, terminal = os.openpty()
+    try:
+        assert bench.main(["--config", str(config), "--out", os.ttyname(terminal)]) == 0
+        assert b'"devices": 4' in os.read(reader, 1000)
+    finally:
+        os.close(reader)
+        os.close(terminal)
 
 
 def test_config_is_needed(capsys):

@@ -64,15 +64,6 @@ def test_a_result_that_no_evaluation_has_is_an_error_before_the_training(tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_a_best_result_without_evaluations_has_no_effect_and_a_line_says_so(tmp_path, capsys):
-    runner = make_runner(tmp_path, eval_interval=0, best_metric=ERROR)
-    runner.learn(1)
-    runner.close()
-    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
-    assert [line for line in warnings if "runner.best_metric" in line and "runner.eval_interval" in line] == warnings
-    assert len(warnings) == 1
-
-
 def test_evaluation_after_a_load(tmp_path, capsys):
     """Of the loaded policy, in the row of the first iteration; a row with its own evaluation keeps that one."""
     first = make_runner(tmp_path / "run", eval_interval=2)

@@ -58,7 +58,10 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_that_restores(tmp_path):
     newest = 0
     for extra in (0.0, 0.05, 0.13):
         with subprocess.Popen(
-            [sys.executable, "-c", SAVE_FOREVER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", SAVE_FOREVER, str(tmp_path)],
+            env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "xla")},  # a kill may leave half a file
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             assert process.stdout.readline() == b"going\n", process.stderr.read()
             with pytest.raises(subprocess.TimeoutExpired):

@@ -35,9 +35,9 @@ def test_saving_at_intervals_and_at_the_end():
     for progress.iteration in range(1, 8):
         if saving.is_due(progress.iteration):
             saving.save(progress.iteration, "train", "rollout")
-    assert saver.saves == [("last", 2), ("numbered", 3), ("last", 4), ("last", 6), ("numbered", 6)]
+    assert saver.saves == [("last", 2), ("numbered", 3), ("last", 4), ("numbered", 6), ("last", 6)]
     saving.finish("train", "rollout")
-    assert saver.saves[5:] == [("last", 7), ("numbered", 7), "wait"]
+    assert saver.saves[5:] == [("numbered", 7), ("last", 7), "wait"]
 
 
 def test_no_numbered_checkpoint_but_the_last():

@@ -3,7 +3,8 @@
 import effects_bases
 import pytest
 from effects import ONE, Run, changed, lines
-from effects_keys import CASES, ELSEWHERE, keys
+from effects_bases import BASES
+from effects_keys import ARGUMENTS, CASES, ELSEWHERE, Case, keys
 
 from strl_jax.runners.on_policy import OnPolicyRunner
 
@@ -34,23 +35,37 @@ def test_every_key_has_a_case():
     assert not stale, f"tests/effects_keys.py has keys that no config has: {sorted(stale)}"
 
 
-@pytest.mark.parametrize("key", CASES)
+def by_base(cases: dict[str, Case]) -> list[str]:
+    """The keys, those with the same base together: a process that gets them traces the base once."""
+    return sorted(cases, key=lambda key: cases[key].base)
+
+
+@pytest.mark.parametrize("key", by_base(CASES))
 def test_another_value_has_an_effect(key, bases, folder):
-    case = CASES[key]
-    data = effects_bases.placed(changed(effects_bases.BASES[case.base], key, case.value), folder)
+    check(key, CASES[key], bases, folder)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_another_argument_has_an_effect(name, bases, folder):
+    check(*ARGUMENTS[name], bases, folder)
+
+
+def check(key: str, case: Case, bases, folder) -> None:
+    """Fails if the case's value changes nothing, or is refused and need not be."""
+    data = effects_bases.placed(changed(BASES[case.base], key, case.value), folder)
     base, other = bases(case.base), Run(data)
     assert base.error is None
     assert other.error is None or (case.refused and other.error.startswith(case.refused)), other.error
-    assert not [line for line in lines(data) if line.startswith(f"{key}:")]
+    assert other.config is None or not [line for line in lines(data) if line.startswith((f"{key}:", f"{key}."))]
     assert base.differs(other), f"{key}: {case.value} changes nothing in the config {case.base!r}"
 
 
-@pytest.mark.parametrize("name", [name for name in effects_bases.BASES if name != "style and mimic"])
+@pytest.mark.parametrize("name", BASES)
 def test_base_configs_have_no_key_without_effect(name, folder):
     assert lines(effects_bases.config(name, folder)) == []
 
 
-@pytest.mark.parametrize("name", ["ppo", "adaptor", "field mutex"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "ppo")) for name in BASES])
 def test_the_same_config_gives_the_same_programs(name, bases, folder):
     assert bases(name).differs(Run(effects_bases.config(name, folder))) is None
 

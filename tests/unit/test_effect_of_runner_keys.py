@@ -18,7 +18,10 @@ from effects import leaves
 from strl_jax import train
 from strl_jax.config import from_dict
 from strl_jax.config.sections import RunnerConfig
+from strl_jax.run_folder import checkpoints
+from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners import on_policy
+from strl_jax.runners.callbacks import Callback
 from strl_jax.runners.programs import Programs
 
 EVALUATES = {"eval_interval": 2, "num_eval_envs": 4}
@@ -34,6 +37,10 @@ CASES: dict[str, tuple[object, dict]] = {
     "log_interval": (2, {}),
     "eval_interval": (2, {}),
     "num_eval_envs": (8, EVALUATES),
+    "eval_after_load": (True, FROM | EVALUATES),
+    "best_metric": ("Eval/metric/tracking_error", EVALUATES),
+    "best_direction": ("min", EVALUATES),
+    "callbacks": (["test_effect_of_runner_keys:StopsAtOnce"], {}),
     "init_at_random_ep_len": (False, {}),
     "init_from": ("SOURCE", {}),
     "ckpt_manipulator": ("test_effect_of_runner_keys:halved", FROM),
@@ -57,6 +64,13 @@ def halved(variables, stats, meta):
     layer = variables["params"]["actor"]["layer_0"]
     layer["kernel"] = layer["kernel"] / 2
     return variables, stats
+
+
+class StopsAtOnce(Callback):
+    """Ends the training after the first iteration."""
+
+    def after_train(self, runner, scalars):
+        runner.terminate_early()
 
 
 class Shared:
@@ -83,6 +97,13 @@ class Shared:
 
     def close(self):
         """The next run uses them."""
+
+
+class Folders(Checkpointer):
+    """Makes the folder of a checkpoint only: to write it takes most of the time of a tiny run."""
+
+    def save(self, kind, iteration, state, meta, *, again=False):
+        (self.root / kind / str(iteration)).mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +142,7 @@ def observe(tmp_path, monkeypatch, places):
     wandb.init.return_value.id, wandb.init.return_value.step = "id", 0
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setattr(on_policy, "Programs", make)
+    monkeypatch.setattr(checkpoints, "Checkpointer", Folders)
 
     def run(name: str, runner: dict) -> dict:
         data = settings(tmp_path / name, **{key: runner[key] for key in runner if key == "eval_interval"})
@@ -140,6 +162,7 @@ def observe(tmp_path, monkeypatch, places):
             "rows": [{key: value for key, value in row.items() if not key.startswith(TIMES)} for row in rows],
             "programs": made[-1].requested,
             "projects": [call.kwargs["project"] for call in wandb.init.call_args_list[-1:]],
+            "summary": [line for line in printed.splitlines() if line.startswith("last evaluation: ")],
             "notes": [line for line in printed.splitlines() if line.startswith(("note: ", "warning: "))],
         }
 

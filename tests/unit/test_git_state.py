@@ -56,6 +56,34 @@ def test_the_file_is_a_patch_that_restores_the_work(repository, tmp_path):
     assert (repository / "code.py").read_text() == "speed = 2\n"
 
 
+def test_the_patch_restores_binary_files(repository, tmp_path):
+    picture, before, after = repository / "map.png", bytes(range(256)), bytes(range(255, -1, -1)) * 3
+    picture.write_bytes(before)
+    git(repository, "add", "map.png")
+    git(repository, "commit", "--quiet", "--message=second")
+    picture.write_bytes(after)
+    (repository / "new.npy").write_bytes(b"\x00\xff\x00")
+    git(repository, "add", "new.npy")
+    [file] = stored(tmp_path / "run", [repository])
+    git(repository, "reset", "--quiet", "--hard")
+    assert picture.read_bytes() == before
+    git(repository, "apply", str(file))
+    assert picture.read_bytes() == after
+    assert (repository / "new.npy").read_bytes() == b"\x00\xff\x00"
+
+
+@pytest.mark.parametrize(
+    "setting", ["diff.noprefix=true", "diff.mnemonicPrefix=true", "diff.submodule=log", "color.diff=always"]
+)
+def test_settings_of_the_user_do_not_change_the_patch(setting, repository, tmp_path):
+    git(repository, "config", *setting.split("="))
+    (repository / "code.py").write_text("speed = 2\n")
+    [file] = stored(tmp_path / "run", [repository])
+    git(repository, "checkout", "--", "code.py")
+    git(repository, "apply", str(file))
+    assert (repository / "code.py").read_text() == "speed = 2\n"
+
+
 def test_staged_changes_are_in_the_diff(repository, tmp_path):
     (repository / "code.py").write_text("speed = 3\n")
     git(repository, "add", "code.py")

@@ -4,7 +4,8 @@ import effects_bases
 import pytest
 from effects import Run, changed, lines
 from effects_keys import CASES
-from effects_unused import DEAD, EACH, NO_PPO, RUN, UNUSED
+from effects_unused import DEAD, EACH, NO_PPO, RUN, UNUSED, UNUSED_ARGUMENTS
+from effects_unused import value as other_value
 
 from strl_jax.builders.effects.rules import unused
 from strl_jax.config import from_dict
@@ -29,7 +30,7 @@ def test_a_key_without_effect_has_a_line(name, key, folder):
     base, changes, _ = UNUSED[name]
     data = with_changes(base, changes)
     assert lines(effects_bases.placed(data, folder)) == []
-    found = lines(effects_bases.placed(changed(data, key, CASES[key].value), folder))
+    found = lines(effects_bases.placed(changed(data, key, other_value(key)), folder))
     assert [line.split(": no effect; ")[0] for line in found] == [key]
 
 
@@ -40,9 +41,34 @@ def test_a_key_without_effect_changes_no_program(name, folder):
     data = with_changes(base, changes)
     run = Run(effects_bases.placed(data, folder))
     for key in keys:
-        other = Run(effects_bases.placed(changed(data, key, CASES[key].value), folder))
+        other = Run(effects_bases.placed(changed(data, key, other_value(key)), folder))
         assert run.error is other.error is None
         assert key in DEAD or run.differs(other) is None, key
+
+
+def with_arguments(name: str, folder) -> tuple[dict, dict, list[str]]:
+    """The config without the additional arguments and with them, and the keys that have no effect."""
+    base, changes, key, arguments, more, unused_names = UNUSED_ARGUMENTS[name]
+    key = f"algorithm.{key}"
+    pair = (with_changes(base, changes | {key: given}) for given in (arguments, arguments | more))
+    without, given = (effects_bases.placed(data, folder) for data in pair)
+    return without, given, [f"{key}.{each}" for each in unused_names]
+
+
+@pytest.mark.parametrize("name", UNUSED_ARGUMENTS)
+def test_an_argument_without_effect_has_a_line(name, folder):
+    without, given, keys = with_arguments(name, folder)
+    assert lines(without) == []
+    assert [line.split(": no effect; ")[0] for line in lines(given)] == keys
+
+
+@pytest.mark.slow  # as test_a_key_without_effect_changes_no_program
+@pytest.mark.parametrize("name", UNUSED_ARGUMENTS)
+def test_an_argument_without_effect_changes_no_program(name, folder):
+    without, given, keys = with_arguments(name, folder)
+    without, given = Run(without), Run(given)
+    assert without.error is given.error is None
+    assert (without.differs(given) is None) == (bool(keys) or name == "a default")
 
 
 WITH_POLICY = {"compat.discriminator_with_policy": True}
@@ -84,6 +110,7 @@ def test_without_ppo_nothing_is_learned_from_rewards(key, folder):
         ),
         ({"algorithm.teacher_policy.init_noise_std": 0.5}, ["algorithm.teacher_policy.init_noise_std"]),
         ({"algorithm.teacher_policy.init_noise_std": 1.0}, []),
+        (RUN | {"algorithm.teacher_policy.obs_segments": {"state": [1]}}, []),
         (
             {
                 "algorithm.teacher_policy": {
@@ -91,12 +118,19 @@ def test_without_ppo_nothing_is_learned_from_rewards(key, folder):
                     "sub_policy_paths": ["HERE/first", "HERE/second"],
                     "sub_policy_class_name": "StateAc",
                     "activation": "relu",
+                    "teacher_ac_path": "HERE/teacher.pt",
+                    "obs_segments": {"proprioception": [12], "height": [2]},
+                    "privileged_obs_segments": {"height": [2]},
+                    "critic_obs_segments": {"height": [2]},
                 },
                 "algorithm.action_labels_from_sample": True,
             },
             [
                 "algorithm.action_labels_from_sample",
                 "algorithm.teacher_policy.activation",
+                "algorithm.teacher_policy.privileged_obs_segments",
+                "algorithm.teacher_policy.critic_obs_segments",
+                "algorithm.teacher_policy.teacher_ac_path",
                 "algorithm.teacher_policy.sub_policy_class_name",
             ],
         ),
@@ -113,8 +147,13 @@ def test_keys_of_a_teacher(changes, keys, folder):
         ({"ckpt_manipulator": "a.b:c"}, "ckpt_manipulator"),
         ({"num_eval_envs": 8}, "num_eval_envs"),
         ({"wandb_project": "robots", "logger": ["tensorboard"]}, "wandb_project"),
+        ({"best_metric": "Eval/max_return"}, "best_metric"),
+        ({"best_direction": "min"}, "best_direction"),
         ({"ckpt_manipulator": "a.b:c", "init_from": "run"}, None),
         ({"num_eval_envs": 8, "eval_interval": 5}, None),
+        ({"num_eval_envs": 8, "eval_after_load": True, "init_from": "run"}, None),
+        ({"best_metric": "Eval/max_return", "best_direction": "min", "eval_interval": 5}, None),
+        ({"best_metric": "Eval/max_return", "best_direction": "min", "eval_after_load": True}, None),
         ({"wandb_project": "robots", "logger": ["tensorboard", "wandb"]}, None),
         ({"wandb_project": "robots", "logger": "my.writers:Csv"}, None),
     ],
@@ -129,6 +168,7 @@ def test_every_rule_is_tested(folder):
     named = {key for _, key in EACH} | {key for *_, key in CANCELLED.values()}
     named |= {f"algorithm.{key}" for key in ("gamma", "lam", "normalize_rewards")}
     named |= {f"runner.{key}" for key in ("ckpt_manipulator", "num_eval_envs", "wandb_project")}
+    named |= {"runner.best_metric", "runner.best_direction"}
     named |= {"algorithm.action_labels_from_sample", "env.kwargs"}
     for base in effects_bases.BASES:
         config, _ = from_dict(effects_bases.config(base, folder))

@@ -60,6 +60,12 @@ def raises(error: BaseException):
         (ConfigError("a", "b"), 2, "error: a\nerror: b\n"),
         (CheckpointError("no space"), 2, "error: no space\n"),
         (OSError(28, "No space left on device", "run/file"), 2, "error: run/file: No space left on device\n"),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes\nmore"),
+            2,
+            "error: out of memory: RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes; "
+            "fewer env.num_envs or smaller buffers need less memory\n",
+        ),
         (OSError("it is gone"), 2, "error: it is gone\n"),
         (KeyboardInterrupt(), 130, "error: interrupted early\n"),
     ],
@@ -70,9 +76,18 @@ def test_an_expected_error_is_one_line(error, code, line, capsys):
     assert (captured.out, captured.err) == ("", line)
 
 
+def test_a_working_directory_that_was_deleted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert launch.guarded(lambda: 0, "") == 2
+    assert "working directory" in capsys.readouterr().err
+    tmp_path.mkdir()
+
+
 def test_a_fault_of_the_code_keeps_its_traceback():
-    with pytest.raises(ZeroDivisionError):
-        launch.guarded(lambda: raises(ZeroDivisionError()), "")
+    for error in (ZeroDivisionError(), jax.errors.JaxRuntimeError("INTERNAL: wrong memory_kind")):
+        with pytest.raises(type(error)):
+            launch.guarded(lambda error=error: raises(error), "")
 
 
 def test_python_warnings_are_printed_without_their_source(capsys):
@@ -147,9 +162,10 @@ def test_no_device(error, expected, parser, monkeypatch):
 def test_compilation_cache(monkeypatch, tmp_path):
     before = jax.config.jax_compilation_cache_dir
     try:
-        jax.config.update("jax_compilation_cache_dir", "mine")
-        launch.use_compilation_cache()
-        assert jax.config.jax_compilation_cache_dir == "mine"
+        for given, expected in (("mine", str(Path.cwd() / "mine")), ("gs://bucket/x", "gs://bucket/x")):
+            jax.config.update("jax_compilation_cache_dir", given)
+            launch.use_compilation_cache()
+            assert jax.config.jax_compilation_cache_dir == expected
         jax.config.update("jax_compilation_cache_dir", None)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         launch.use_compilation_cache()

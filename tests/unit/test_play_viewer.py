@@ -377,9 +377,13 @@ def test_page_of_a_terrain_shows_what_is_near():
     assert len(vertices) < 30**2
 
 
-@pytest.mark.parametrize(("dt", "expected"), [(0.02, 2), (0.05, 1), (0.5, 1), (0.004, 10)])
+@pytest.mark.parametrize(
+    ("dt", "expected"),
+    [(0.02, 2), (0.05, 1), (0.5, 1), (0.004, 10), (0.03, 2), (0.04, 1), (0.008, 5), (0.01, 4), (0.039, 2)],
+)
 def test_video_has_at_most_25_frames_a_second(dt, expected):
     assert video.stride(dt) == expected
+    assert 1 / (dt * expected) < 25 + 1e-6
 
 
 @pytest.fixture(scope="module")

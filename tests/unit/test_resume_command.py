@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from commands import call, settings, write
+from commands import call, contents, settings, write
 
 from strl_jax import train
 from strl_jax.config import load
@@ -79,19 +79,19 @@ def damage(run, how: str) -> None:
         (last / "record" / "metadata").write_text("null")
     elif how == "last":
         (checkpoints / "last").rename(checkpoints / "best")
+    elif how == "last and numbered":
+        shutil.copytree(checkpoints / "last", checkpoints / "numbered")
+        (last / "record" / "metadata").write_text("null")
     elif how == "file":
         shutil.rmtree(checkpoints)
         checkpoints.write_text("")
 
 
-def contents(folder) -> dict:
-    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
 DAMAGE = {
     "arrays": "/checkpoints/last/0: damaged: train/manifest.ocdbt is missing",
     "record": "/checkpoints/last/0: damaged: record/metadata: meta or leaves are missing",
-    "last": ": no last checkpoint; existing checkpoints: best 0",
+    "last": ": no last checkpoint; existing checkpoints: best 0{way_out}",
+    "last and numbered": "/checkpoints/last/0: damaged: record/metadata: meta or leaves are missing{way_out}",
     "file": "/checkpoints: damaged: it is not a folder",
 }
 
@@ -103,7 +103,9 @@ def test_a_damaged_run_is_not_started_again(how, saved, tmp_path, capsys):
     damage(run, how)
     before = contents(run)
     code, lines = call(capsys, train.main, "--resume", run, "runner.max_iterations=7")
-    assert (code, lines) == (2, [f"error: {run}{DAMAGE[how]}"])
+    kind = "best" if how == "last" else "numbered"
+    way_out = f"; --config FILE runner.init_from={run} starts a new run with the {kind} weights"
+    assert (code, lines) == (2, [f"error: {run}{DAMAGE[how].format(way_out=way_out)}"])
     assert contents(run) == before
 
 

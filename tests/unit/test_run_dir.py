@@ -122,6 +122,16 @@ def test_one_process_at_a_time(config, tmp_path):
         assert sorted(path.iterdir()) == before
 
 
+def test_the_lock_holds_without_its_file(config, tmp_path):
+    path = run_dir.create(tmp_path / "run", config)
+    (tmp_path / "link").symlink_to(path)
+    with run_dir.locked(path):
+        (path / ".lock").unlink()
+        for name in (path, tmp_path / "link"):
+            with pytest.raises(ConfigError, match="another process"):
+                run_dir.locked(name).__enter__()
+
+
 def test_a_killed_process_frees_the_folder(tmp_path):
     code = """
 import sys, time

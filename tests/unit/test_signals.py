@@ -1,4 +1,4 @@
-"""A first signal sets a flag, a second one ends the process, whatever the main thread does."""
+"""Signals: a first one sets a flag or ends a command, a second one ends the process, whatever the main thread does."""
 
 import os
 import re
@@ -10,7 +10,12 @@ import time
 
 import pytest
 
-from strl_jax.runners.stop import SIGNALS, StopFlag
+from strl_jax.runners import launch
+from strl_jax.runners.process import ending_signals
+from strl_jax.runners.signals import Interruption
+from strl_jax.runners.stop import StopFlag
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # The main thread is inside one long call that needs no interpreter, as it is while XLA compiles.
 DEAF = """
@@ -38,6 +43,82 @@ def test_first_signal_sets_the_flag(number, capfd):
         assert flag.name == signal.Signals(number).name
     assert [signal.getsignal(each) for each in SIGNALS] == handlers
     assert re.fullmatch(f"{flag.name}: stops after this iteration; .*exits at once\n", capfd.readouterr().err)
+
+
+def test_a_signal_that_is_sent_twice_at_once_is_one(capfd):
+    """``timeout`` sends its signal to the process and to its group."""
+    with StopFlag() as flag:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+        wait_for(flag)
+        time.sleep(0.3)
+    assert capfd.readouterr().err.count("SIGTERM") == 1
+
+
+def test_nohup():
+    assert ending_signals() == SIGNALS
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert ending_signals() == (signal.SIGINT, signal.SIGTERM)
+        with StopFlag() as flag, Interruption(""):
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.3)
+            assert flag.name is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_command_ends_with_one_line(number, capsys):
+    handlers = [signal.getsignal(each) for each in SIGNALS]
+    assert launch.guarded(lambda: os.kill(os.getpid(), number) or time.sleep(5) or 0, "stopped early") == 128 + number
+    assert capsys.readouterr().err == "error: stopped early\n"
+    assert [signal.getsignal(each) for each in SIGNALS] == handlers
+
+
+def swallowed() -> int:
+    """A library drops the exception, or makes another one of it."""
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    except BaseException as error:
+        if swallowed.raises:
+            raise ValueError("callback failed") from error
+    with StopFlag():
+        raise AssertionError("the training starts")
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_an_exception_that_gets_lost(raises, capsys):
+    swallowed.raises = raises
+    assert launch.guarded(swallowed, "stopped early") == 130
+    assert capsys.readouterr().err == "error: stopped early\n"
+
+
+# As DEAF, before the training; the exception would come after the call.
+BUSY = """
+import hashlib, sys
+from strl_jax.runners import launch, process
+def command():
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)
+process.leave(launch.guarded(command, "stopped early"))
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_long_call_is_ended(number):
+    process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+        assert process.stderr.read() == "error: stopped early\n"
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_other_signals_and_threads_are_left_alone():

@@ -66,7 +66,8 @@ def test_everything_is_imported(run):
 
 def test_training_continues(run, tmp_path):
     folder = Path(shutil.copytree(run, tmp_path / "run"))
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "config.json", "config.yaml"]
+    files = sorted(path.name for path in folder.iterdir())
+    assert files == [".lock", "checkpoints", "config.json", "config.yaml", "metrics.jsonl"]
     assert train.main(["--resume", str(folder), "runner.max_iterations=6"]) == 0
     assert [line["iteration"] for line in log(folder)] == [6]
     assert sorted(path.name for path in (folder / "checkpoints" / "last").iterdir()) == ["5", "6"]

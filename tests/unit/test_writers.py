@@ -95,6 +95,35 @@ def test_jsonl_resume_after_a_line_without_its_newline(tmp_path):
     assert [record["iteration"] for record in records(tmp_path)] == [1, 2]
 
 
+def test_a_file_that_is_deleted_in_a_run_is_made_again(tmp_path):
+    (tmp_path / "config.yaml").touch()
+    writer = JsonlWriter(tmp_path, 1)
+    writer.write(1, {})
+    (tmp_path / "metrics.jsonl").unlink()
+    writer.write(2, {})
+    assert records(tmp_path) == [{"iteration": 2}]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    tmp_path.rmdir()
+    writer.write(3, {})  # the run folder is not made again
+    writer.close()
+    assert not tmp_path.exists()
+
+
+def test_a_link_to_the_metrics_stays_a_link(tmp_path):
+    other = tmp_path / "elsewhere.jsonl"
+    other.write_text('{"iteration": 1}\n{"iteration": 2}\n')
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").symlink_to(other)
+    writer = JsonlWriter(tmp_path / "run", 2)
+    writer.write(2, {"a": 1.0})
+    writer.close()
+    assert [json.loads(line) for line in other.read_text().splitlines()] == [
+        {"iteration": 1},
+        {"iteration": 2, "a": 1.0},
+    ]
+
+
 def test_jsonl_cut_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"iteration": 1}\n{"iteration": 2}\n')
@@ -152,7 +181,9 @@ def test_json_lines_are_always_written(spec, tmp_path):
 
 
 def test_a_users_writer_is_created_with_keywords(tmp_path):
-    made = make_writers(["tensorboard", f"{__name__}:Recorder", "tensorboard"], tmp_path, {"seed": 7}, 5)
+    lines = []
+    made = make_writers(["tensorboard", f"{__name__}:Recorder", "tensorboard"], tmp_path, {"seed": 7}, 5, lines.append)
+    assert lines == [f"{tmp_path}/metrics.jsonl does not exist: there are no metrics of the iterations before 5"]
     for writer in made:
         writer.close()
     assert [type(writer).__name__ for writer in made] == ["JsonlWriter", "TensorBoardWriter", "Recorder"]

@@ -13,12 +13,14 @@ from strl_jax.algorithms import distillation
 from strl_jax.algorithms.appo import AmpFields
 from strl_jax.algorithms.compat import Compat
 from strl_jax.algorithms.estimator import EstimatorFields
+from strl_jax.algorithms.lr_cycles import Cycle
 from strl_jax.algorithms.schedules import Coefficient
 from strl_jax.algorithms.tppo import TeacherFields
 from strl_jax.builders import environment
 from strl_jax.builders.effects import legged
 from strl_jax.builders.effects.policy import policy_keys
 from strl_jax.builders.effects.teacher import keyword_keys, teacher_keys
+from strl_jax.builders.effects.torch_arguments import argument_keys, scheduler_of
 from strl_jax.config import Config, ConfigError
 from strl_jax.config.policy import AdaptorFields, FieldMutexFields, MemoryFields, MutexFields
 from strl_jax.config.sections import LOGGERS
@@ -32,7 +34,7 @@ OF_REWARDS = ("gamma", "lam", "normalize_rewards", "normalized_reward_clamp_valu
 def without_effect(config: Config, num_shards: int = 1, env_is_given: bool = False) -> list[str]:
     """One line for each key that is not at its default and has no effect; arguments as in ``unused``."""
     keys = [(key, why) for key, why in unused(config, num_shards, env_is_given) if _is_set(config, key)]
-    keys += keyword_keys(config)
+    keys += [*keyword_keys(config), *argument_keys(config)]
     if not env_is_given and config.env.name.startswith("legged:"):
         keys += _legged(config)
     reasons = dict(reversed(keys))  # of several reasons for a key the first
@@ -42,7 +44,8 @@ def without_effect(config: Config, num_shards: int = 1, env_is_given: bool = Fal
 def unused(config: Config, num_shards: int = 1, env_is_given: bool = False) -> list[tuple[str, str]]:
     """The dotted keys to which another value than the default would have no effect, each with the reason.
 
-    The arguments of a legged environment and the keywords of a teacher are not among them.
+    The arguments of a legged environment, of torch's optimisers, schedulers and losses, and the keywords of a teacher
+    are not among them.
 
     Args:
         num_shards: number of devices.
@@ -111,11 +114,16 @@ def _ppo(config: Config) -> Keys:
     )
     if not isinstance(algorithm.schedule, str) and not discriminator_uses_it:
         yield "algorithm.learning_rate", f"schedule {algorithm.schedule.name} sets the learning rate"
+    if isinstance(scheduler_of(algorithm), Cycle) and not discriminator_uses_it:
+        yield "algorithm.learning_rate", f"{algorithm.lr_scheduler_class_name} sets the learning rate"
     if not algorithm.normalize_rewards:
         yield "algorithm.normalized_reward_clamp_value", "it needs normalize_rewards: true"
-    if not (algorithm.empirical_normalization or (rnd and (rnd.state_normalization or rnd.reward_normalization))):
-        for name in ("normalization_eps", "normalization_until"):
-            yield f"algorithm.{name}", "it needs empirical_normalization: true, or a normalization of rnd_cfg"
+    why = "it needs empirical_normalization: true, or a normalization of rnd_cfg"
+    normalizes = algorithm.empirical_normalization or (rnd and rnd.state_normalization)
+    if not normalizes and not (rnd and rnd.reward_normalization):
+        yield "algorithm.normalization_until", why
+    if not normalizes and not (rnd and rnd.reward_normalization and not rnd.rsl_rl):
+        yield "algorithm.normalization_eps", f"{why}; rnd_cfg.reward_normalization as in rsl_rl does not use it"
     if rnd and not (rnd.predictor_hidden_dims or rnd.target_hidden_dims):
         yield "algorithm.rnd_cfg.activation", "the networks have no hidden layers"
     if not getattr(algorithm, "using_ppo", True):
@@ -225,8 +233,11 @@ def _runner(config: Config) -> Keys:
     runner = config.runner
     if runner.init_from is None:
         yield "runner.ckpt_manipulator", "it needs runner.init_from; a resumed or loaded run is not changed"
-    if runner.eval_interval == 0 and not isinstance(config.policy, MutexFields):  # these policies are only evaluated
+    evaluates = runner.eval_interval > 0 or runner.eval_after_load
+    if not evaluates and not isinstance(config.policy, MutexFields):  # these policies are only evaluated
         yield "runner.num_eval_envs", "eval_interval is 0; only OnPolicyRunner.evaluation uses it"
+    for name in ("best_metric", "best_direction") if not evaluates else ():
+        yield f"runner.{name}", "there are no evaluations; runner.eval_interval adds them"
     loggers = [runner.logger] if isinstance(runner.logger, str) else runner.logger
     if all(name in LOGGERS and name != "wandb" for name in loggers):
         yield "runner.wandb_project", "runner.logger has no wandb"

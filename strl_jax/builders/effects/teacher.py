@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from strl_jax.algorithms.tppo import TeacherFields
 from strl_jax.builders.effects.policy import names_no_class
-from strl_jax.builders.teacher import PATH, UNUSED
+from strl_jax.builders.teacher import CRITIC_SEGMENTS, PATH, SEGMENTS, UNUSED
 from strl_jax.config import Config
 from strl_jax.config.policy import PolicyConfig
 
@@ -29,6 +29,8 @@ def teacher_keys(config: Config) -> Iterator[tuple[str, str]]:
         yield "algorithm.teacher_policy_class_name", RUN
     if config.env.groups.teacher is not None:
         yield "algorithm.label_action_with_critic_obs", "env.groups.teacher names the teacher's components"
+    elif SEGMENTS in algorithm.teacher_policy:
+        yield "algorithm.label_action_with_critic_obs", f"teacher_policy.{SEGMENTS} names the teacher's components"
     elif _is_run(algorithm):
         yield "algorithm.label_action_with_critic_obs", "the teacher's run folder names its components"
     if "sub_policy_paths" in algorithm.teacher_policy:
@@ -46,11 +48,15 @@ def keyword_keys(config: Config) -> Iterator[tuple[str, str]]:
         for name in PolicyConfig.model_fields:
             if name in section:
                 yield f"{KEY}.{name}", "each sub-policy has the settings of its own run"
+        for name in (name for name in CRITIC_SEGMENTS if name in section):
+            yield f"{KEY}.{name}", "a mutex policy has no critic"
+        if PATH in section:
+            yield f"{KEY}.{PATH}", "sub_policy_paths names the files"
         if "sub_policy_class_name" in section and not names_no_class(tuple(map(str, paths))):
             yield f"{KEY}.sub_policy_class_name", "each sub-policy's folder names its class"
     elif isinstance(config.algorithm, TeacherFields) and _is_run(config.algorithm):
         for name, value in section.items():  # other values are compared with those of the run
-            if isinstance(value, dict) and name not in UNUSED:
+            if isinstance(value, dict) and name not in (*UNUSED, SEGMENTS, *CRITIC_SEGMENTS):
                 yield f"{KEY}.{name}", RUN
     else:
         for name in ("init_noise_std", "initialization"):

@@ -76,7 +76,7 @@ class Physics:
         level_feet: bool = False,
     ):
         self.robot, self.decimation, self._scale, self._forces = robot, decimation, action_scale, forces
-        self.terrain, self._level_feet = terrain, level_feet
+        self.terrain, self.level_feet = terrain, level_feet
         try:
             self._model = mjx.put_model(robot.model, impl="jax")
         except NotImplementedError as error:
@@ -103,7 +103,7 @@ class Physics:
         position = jnp.zeros(3) if xy is None else jnp.append(xy, 0.0)
         qpos = jnp.asarray(self.robot.default_qpos, jnp.float32).at[:7].set(jnp.concatenate([position, quaternion]))
         qpos = qpos.at[self.robot.qpos].set(joints)
-        qpos = self._levelled(qpos) if self._level_feet else qpos
+        qpos = self._levelled(qpos) if self.level_feet else qpos
         data = self._kinematics(qpos)
         clearance, normal_z = self._clearance(data, self._feet)
         lift = -(clearance / normal_z).min()

@@ -7,6 +7,7 @@ from strl_jax.algorithms.base import Algorithm
 from strl_jax.config import Config, to_dict
 from strl_jax.run_folder import layout
 from strl_jax.run_folder.checkpoints import Checkpointer
+from strl_jax.run_folder.claim import FolderClaim
 from strl_jax.runners.duties.clock import is_due
 from strl_jax.runners.progress import Progress
 from strl_jax.types import RolloutState, TrainState
@@ -17,6 +18,7 @@ class Saver:
 
     Args:
         checkpointer: of the run folder.
+        claim: on the run folder.
         shards: number of devices.
         references: sources of the data that the algorithm's hooks read.
         callbacks: called with the name of a callback's method and the kind of the checkpoint.
@@ -25,13 +27,14 @@ class Saver:
     def __init__(
         self,
         checkpointer: Checkpointer,
+        claim: FolderClaim,
         algorithm: Algorithm,
         config: Config,
         shards: int,
         references: Mapping,
         callbacks: Callable[[str, str], None],
     ):
-        self.checkpointer = checkpointer
+        self.checkpointer, self._claim = checkpointer, claim
         self._algorithm, self._config, self._shards, self._references = algorithm, config, shards, references
         self._callbacks = callbacks
 
@@ -45,8 +48,11 @@ class Saver:
             infos: the user's values for JSON, with which a checkpoint of this iteration is replaced; None: none.
 
         Raises:
+            ConfigError: another program is training in the run folder.
             CheckpointError: it cannot be written.
         """
+        self._claim.take()
+        self._claim.check()
         self._callbacks("on_save_checkpoint_start", kind)
         state = {"train": train}
         if kind == "last":
@@ -66,7 +72,11 @@ class Saver:
 
 
 class IntervalSaving:
-    """Saves ``last`` and ``numbered`` checkpoints at their intervals and after the training.
+    """Saves ``numbered`` and ``last`` checkpoints at their intervals and after the training.
+
+    ``numbered`` is first: each save waits for the previous one, so after a kill between the two the run
+    continues from an earlier ``last`` and saves both again. In the other order, the resumed run would start
+    after the iteration of the missing ``numbered`` checkpoint.
 
     Args:
         saver: None saves nothing.
@@ -75,7 +85,7 @@ class IntervalSaving:
 
     def __init__(self, saver: Saver | None, progress: Progress, last_interval: int, numbered_interval: int):
         self._saver, self._progress = saver, progress
-        self._intervals = {"last": last_interval, "numbered": numbered_interval}
+        self._intervals = {"numbered": numbered_interval, "last": last_interval}
 
     def is_due(self, iteration: int) -> bool:
         """Whether a checkpoint is saved after this iteration."""

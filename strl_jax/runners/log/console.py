@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
 from strl_jax.runners.log.numbers import MISSING, count, duration, episode_mean, memory, number, rate
+from strl_jax.runners.log.streams import LastingStream
 
 PLAIN_INTERVAL = 2.0  # seconds between two plain lines
 
@@ -44,7 +45,8 @@ class Console:
         clock: Callable[[], float] = time.monotonic,
         quiet: bool = False,
     ):
-        self._stream = stream if stream is not None else sys.stdout
+        output = stream if stream is not None else sys.stdout
+        self._stream = output if output is None else LastingStream(output, "stdout")
         self._total, self._clock, self._quiet = total_iterations, clock, quiet
         terminal = Terminal(file=self._stream)
         redraws = not quiet and _can_redraw(terminal)

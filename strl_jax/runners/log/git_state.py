@@ -12,6 +12,18 @@ TIMEOUT = 60.0  # seconds for one git command
 # Variables of git hooks. With them git would use another repository than the given one.
 REDIRECTS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
+# With the user's own settings of ``git diff``, ``git apply`` may not accept the patch.
+PATCH = (
+    "--binary",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--submodule=short",
+    "--ignore-submodules=dirty",
+)
+
 
 class _GitError(Exception):
     """git is missing, too slow, or refused; the message is one line."""
@@ -21,8 +33,8 @@ def store_code_state(run_dir: Path | str, repositories: Iterable[Path | str], wa
     """Writes the state of each repository to RUN_DIR/git/NAME.diff.
 
     A file contains commit, branch and ``git status --porcelain`` (only the names of
-    untracked files) as comment lines, then ``git diff HEAD``: ``git apply`` restores the
-    tracked files on top of that commit. A file is never overwritten. A second repository
+    untracked files) as comment lines, then ``git diff --binary HEAD``: ``git apply`` restores
+    the tracked files on top of that commit. A file is never overwritten. A second repository
     with the same name, or a later resume with other code, writes NAME.2.diff and so on.
 
     Args:
@@ -55,7 +67,13 @@ def _git(folder: Path, *arguments: str) -> bytes:
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, check=False, timeout=TIMEOUT, env=environment, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # Ctrl-C ends this program, not the command in progress
         )
     except FileNotFoundError:
         raise _GitError("there is no git executable") from None
@@ -81,8 +99,7 @@ def _describe(root: Path) -> bytes:
     branch = _git(root, "branch", "--show-current").strip() or b"(detached)"
     try:
         commit = _git(root, "rev-parse", "--verify", "HEAD").strip()
-        # The user's diff tools, colours and filters would make the patch unusable.
-        diff = _git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
+        diff = _git(root, "diff", *PATCH, "HEAD")
     except _GitError:
         commit, diff = b"(none yet)", b""
     header = [b"repository: " + os.fsencode(root), b"commit: " + commit, b"branch: " + branch]

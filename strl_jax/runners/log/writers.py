@@ -2,10 +2,10 @@
 
 import importlib
 import inspect
-import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,9 +16,8 @@ from tensorboardX.proto.summary_pb2 import Summary
 from strl_jax.config.errors import ConfigError, raised
 from strl_jax.config.import_path import import_callable
 from strl_jax.config.sections import LOGGERS
-from strl_jax.run_folder.atomic import replaced
-from strl_jax.run_folder.metrics import iteration_of
-from strl_jax.run_folder.run_dir import METRICS
+from strl_jax.run_folder import metrics
+from strl_jax.run_folder.run_dir import CONFIG, METRICS
 
 KEY = "runner.logger"
 
@@ -46,17 +45,26 @@ class Writer(Protocol):
 class JsonlWriter:
     """RUN_DIR/metrics.jsonl: one object per line, ``{"iteration": i, NAME: value, ...}``; null if not finite."""
 
-    def __init__(self, run_dir: Path | str, start_iteration: int):
-        """Removes the lines of an earlier session from ``start_iteration`` on."""
-        path = Path(run_dir) / METRICS
-        if path.exists():
-            _cut(path, start_iteration)
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, run_dir: Path | str, start_iteration: int, warn: Callable[[str], object] = warnings.warn):
+        """Removes the lines of an earlier session from ``start_iteration`` on.
+
+        Args:
+            warn: called with a line if the file is damaged, or missing although iterations were logged before.
+        """
+        self._path = Path(run_dir).absolute() / METRICS
+        if self._path.exists():
+            for line in metrics.cut(self._path, start_iteration):
+                warn(line)
+        elif start_iteration > 1:
+            warn(f"{self._path} does not exist: there are no metrics of the iterations before {start_iteration}")
+        self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, iteration: int, scalars: Mapping[str, float]) -> None:
-        """Appends one line and flushes it."""
-        values = {name: value if math.isfinite(value) else None for name, value in scalars.items()}
-        self._file.write(json.dumps({"iteration": iteration, **values}, allow_nan=False) + "\n")
+        """Appends one line and flushes it; makes a new file if the file was deleted, but not the run folder."""
+        if not os.fstat(self._file.fileno()).st_nlink and self._path.with_name(CONFIG).exists():
+            self._file.close()
+            self._file = self._path.open("a", encoding="utf-8")
+        self._file.write(metrics.dump({"iteration": iteration, **scalars}))
         self._file.flush()
 
     def close(self) -> None:
@@ -151,7 +159,13 @@ def check_writers(spec: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name != "none")
 
 
-def make_writers(spec: str | Sequence[str], run_dir: Path | str, config: Mapping, start_iteration: int) -> list[Writer]:
+def make_writers(
+    spec: str | Sequence[str],
+    run_dir: Path | str,
+    config: Mapping,
+    start_iteration: int,
+    warn: Callable[[str], object] = warnings.warn,
+) -> list[Writer]:
     """The writers of a run: ``JsonlWriter`` first, then those of ``spec`` in order.
 
     Args:
@@ -160,13 +174,14 @@ def make_writers(spec: str | Sequence[str], run_dir: Path | str, config: Mapping
         config: resolved config as dicts, for W&B and a user's writer.
         start_iteration: first iteration that will be written; rows of an earlier session
             from this iteration on are removed.
+        warn: see ``JsonlWriter``.
 
     Raises:
         ConfigError: as ``check_writers``, before anything is written, or a writer does not start.
     """
     kinds = check_writers(spec)
     Path(run_dir).mkdir(parents=True, exist_ok=True)
-    writers: list[Writer] = [JsonlWriter(run_dir, start_iteration)]
+    writers: list[Writer] = [JsonlWriter(run_dir, start_iteration, warn)]
     try:
         for kind in kinds:
             writers.append(_build(kind, run_dir, config, start_iteration))
@@ -212,9 +227,3 @@ def _import_class(path: str) -> Callable[..., Writer]:
 
 def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in scalars.items() if math.isfinite(value)}
-
-
-def _cut(path: Path, start_iteration: int) -> None:
-    """Keeps the complete lines before ``start_iteration``. If the process dies meanwhile, the file is unchanged."""
-    with path.open(encoding="utf-8", errors="replace") as source, replaced(path) as target:
-        target.writelines(line.rstrip("\n") + "\n" for line in source if iteration_of(line) < start_iteration)
