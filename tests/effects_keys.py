@@ -51,6 +51,7 @@ ENV = {
         "plain", {"name": "linear", "init_value": 3, "end_value": 5, "transition_steps": 9}
     ),
     "env.pool_fraction": Case("plain", 0.5),
+    "env.kernel": Case("plain", "on"),
     "env.kwargs": Case("probe", {"target": 0.25}),
     "env.groups.actor": Case("plain", ["state"]),
     "env.groups.critic": Case("plain", ["state"]),

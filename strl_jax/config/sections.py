@@ -78,7 +78,8 @@ class EnvConfig(Section):
             episode_length. Evaluations, play and the scale of the logged reward terms use episode_length.
         pool_fraction: number of initial states that are drawn for the resets of an iteration,
             as a fraction of num_envs.
-        kernel: auto, on or off: step and reset of the environment are one kernel each, see ``strl_jax.kernels``.
+        kernel: on: step and reset of the environment are one kernel each, see ``strl_jax.kernels``; auto: likewise
+            where that is possible; off: XLA compiles them.
         kwargs: keyword arguments of the environment.
         groups: the observation components that each network sees.
     """

@@ -10,7 +10,7 @@ class Fused:
     """The kernels of some environments; each is built once, also when several programs use it.
 
     Args:
-        required: an environment without kernel is an error, see ``kernels.fuse``.
+        required: a step without kernel is an error, see ``kernels.fuse``. A reset without kernel never is.
     """
 
     def __init__(self, required: bool):
@@ -19,27 +19,35 @@ class Fused:
 
     def step(self, env: Env) -> Callable:
         """``env.step`` as one kernel."""
-        return self._function(env, "step", env.step)
+        return self._function(env, "step", env.step, self._required)
 
     def reset(self, env: Env) -> Callable:
         """``env.reset`` as one kernel, where there is one and ``env.resets_alone``; the state is ``carried``."""
-        if not getattr(env, "resets_alone", True):
-            return lambda key: carried(env.reset(key))
-        return self._function(env, "reset", lambda key: carried(env.reset(key)), required=False)
+
+        def reset(key):
+            return carried(env.reset(key))
+
+        return self._function(env, "reset", reset, False) if getattr(env, "resets_alone", True) else reset
 
     def simulator(self, env: Env) -> tuple[Callable, Callable]:
-        """The functions of ``env.simulator()`` as one kernel each."""
+        """The functions of ``env.simulator()``; the step is one kernel."""
         reset, step = env.simulator()
-        return self._function(env, "simulator reset", reset), self._function(env, "simulator step", step)
+        return reset, self._function(env, "simulator step", step, self._required)
 
-    def _function(self, env: Env, name: str, function: Callable, required: bool | None = None) -> Callable:
+    def _function(self, env: Env, name: str, function: Callable, required: bool) -> Callable:
+        where = f"env.kernel: {name} of {type(env).__name__}"
         if getattr(type(env), "at_iteration", Env.at_iteration) is not Env.at_iteration:
-            if self._required:
-                raise KernelError(f"{type(env).__name__}: an environment that sees the iteration has no kernel")
+            if required:
+                raise KernelError(f"{where}: an environment that sees the iteration has no kernel; use auto or off")
             return function
         if (id(env), name) not in self._known:
-            self._known[id(env), name] = (
-                env,
-                fuse_batch(function, required=self._required if required is None else required),
-            )
+            fused = fuse_batch(function, required=required)
+
+            def call(*arguments):
+                try:
+                    return fused(*arguments)
+                except KernelError as error:
+                    raise KernelError(f"{where} cannot be a kernel: {error}; use auto or off") from None
+
+            self._known[id(env), name] = (env, call)
         return self._known[id(env), name][1]

@@ -16,6 +16,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from strl_jax.config import ConfigError
+from strl_jax.kernels.fuse import KernelError
 from strl_jax.run_folder.errors import CheckpointError
 from strl_jax.run_folder.reader import KINDS, CheckpointReader
 from strl_jax.runners.compilation_cache import repaired
@@ -91,7 +92,7 @@ def _code_of(error: BaseException, errors: tuple[type[Exception], ...]) -> int:
             # as in ``| head -1``; /dev/null, because the interpreter flushes stdout at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
-        case ConfigError() | CheckpointError() | WriterError():
+        case ConfigError() | CheckpointError() | WriterError() | KernelError():
             print_lines("error", error)
         case jax.errors.JaxRuntimeError() if re.search("RESOURCE_EXHAUSTED|out of memory", str(error), re.IGNORECASE):
             advice = "fewer env.num_envs or smaller buffers need less memory"

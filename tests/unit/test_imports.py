@@ -14,7 +14,7 @@ ROOT = Path(strl_jax.__file__).parent
 
 # From the lowest floor up: a part may import the parts on the floors below its own, and itself.
 FLOORS = (
-    ("types", "observations", "sharding", "section"),
+    ("types", "observations", "sharding", "section", "kernels"),
     ("modules", "storage", "envs"),
     ("algorithms",),
     ("config", "torch_files"),
@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 ALLOWED |= {
     "__init__": {"runners"},  # OnPolicyRunner, at its first use
-    "envs": {"types", "section"},  # usable with any learner
+    "envs": {"types", "section", "kernels"},  # usable with any learner
     "storage": {"types"},
     "viewer/draw": set(),  # a process of its own that draws, and needs no JAX
 }

@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
 import yaml
 
@@ -120,6 +121,17 @@ def test_callback_example_runs(project, capsys):
     assert capsys.readouterr().out.splitlines()[-1] in ("None", "terminate_early")
 
 
+KERNEL = "import jax\nimport jax.numpy as jnp\n\nfrom strl_jax.kernels"
+
+
+def test_kernel_example_runs():
+    names = {}
+    exec(compile(python_example(KERNEL), "README", "exec"), names)
+    arguments = (jnp.zeros(4096), jnp.zeros(4096), jnp.ones(4096))
+    for wanted, got in zip(jax.vmap(names["pendulum"])(*arguments), (names["angle"], names["velocity"]), strict=True):
+        assert wanted == pytest.approx(got, rel=1e-6)
+
+
 def test_update_example_runs(capsys):
     names = {}
     exec(compile(python_example("import functools"), "README", "exec"), names)
@@ -154,7 +166,7 @@ def test_every_python_block_runs_in_a_test():
     own = ("# my_package/my_module.py", "from my_package.my_module")
     mutex = "from strl_jax.runners.on_policy import OnPolicyRunner\n\nwalk"  # in test_legged_mutex
     callback = "from strl_jax.runners.callbacks import"
-    starts = ("# my_package/my_writer.py", mutex, *own, callback, "import functools", "import jax\nimport numpy")
+    starts = ("# my_package/my_writer.py", mutex, *own, callback, "import functools", "import jax\nimport numpy", KERNEL)
     assert [next((s for s in starts if block.startswith(s)), block) for block in blocks("python")] == list(starts)
 
 
