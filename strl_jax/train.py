@@ -83,7 +83,7 @@ def _train(arguments: argparse.Namespace, config: Config) -> int:
     with lasting_stdout(), closing(runner):
         checks.check_trains(config, runner.algorithm.policy)
         if not resumes:
-            loading.check_start(runner)
+            loading.check_start(config, runner.start_folder)
         _open_folder(runner, path, resumes)
         done = runner.progress.iteration
         if not resumes or config.runner.max_iterations > done:  # otherwise the folder stays unchanged

@@ -13,7 +13,7 @@ from strl_jax.builders.algorithm import changed_data
 from strl_jax.builders.effects.loading import without_effect_in_load, without_effect_in_resume
 from strl_jax.builders.stored import read_fitting, read_policy
 from strl_jax.builders.transfer.start import BY_COMPONENT, find_manipulator, load_policy
-from strl_jax.config import ConfigError
+from strl_jax.config import Config, ConfigError
 from strl_jax.config.errors import reported_after
 from strl_jax.run_folder import layout
 from strl_jax.run_folder.errors import CheckpointError
@@ -24,18 +24,21 @@ from strl_jax.torch_files.file import load_torch
 from strl_jax.types import TrainState
 
 
-def check_start(runner) -> None:
+def check_start(config: Config, start_folder: Path = Path()) -> None:
     """Checks ``runner.init_from`` and ``ckpt_manipulator`` before anything is written.
+
+    Args:
+        start_folder: where a relative ``runner.init_from`` begins.
 
     Raises:
         ConfigError: one of them does not exist or cannot be read.
     """
-    settings = runner.config.runner
+    settings = config.runner
     if settings.ckpt_manipulator != BY_COMPONENT:
         find_manipulator(settings.ckpt_manipulator)
     if settings.init_from is not None:
         with reported_after("runner.init_from: "):
-            read_policy(runner.start_folder / settings.init_from)
+            read_policy(start_folder / settings.init_from)
 
 
 def start(runner, source: str | Path | None, random_lengths: bool) -> list[str]:
@@ -104,7 +107,8 @@ def load_run(runner, reader: CheckpointReader, load_optimizer: bool, kind: str, 
                 reader, candidates, runner.algorithm, target, runner.config, subset=not load_optimizer
             )
     except CheckpointError as error:
-        if "opt_state" not in str(error) or "policy." in str(error):
+        unfit = getattr(error, "lines", None) or getattr(error.__cause__, "lines", ())
+        if not unfit or not all("opt_state" in line for line in unfit):
             raise
         raise CheckpointError(f"{error}; load_optimizer=False loads only weights and statistics") from error
     try:

@@ -96,7 +96,7 @@ def test_order_of_a_session(tmp_path):
         *BEST_2,
         *saves(2, "last"),
         *third,
-        *saves(3, "last", "numbered"),
+        *saves(3, "numbered", "last"),
         "on_fit_end 3",
     ]
     rows = log(tmp_path / "run")
@@ -122,7 +122,7 @@ def test_an_early_stop_is_reported_before_the_run_is_saved(tmp_path, how):
         "on_fit_start 0",
         *STEP_1,
         "on_training_stop 1",
-        *saves(1, "last", "numbered"),
+        *saves(1, "numbered", "last"),
     ]
     assert runner.stopped_by == ("terminate_early" if how == "method" else how)
     assert runner.checkpointer.iterations("last") == [1]
@@ -132,7 +132,7 @@ def test_a_session_after_an_early_stop_goes_on(tmp_path):
     recorder = Recorder({("on_fit_start", 0): lambda runner: runner.terminate_early()})
     runner = make_runner(tmp_path, recorder, eval_interval=0, last_interval=100)
     runner.learn(2)
-    assert recorder.names() == ["on_fit_start 0", "on_training_stop 0", *saves(0, "last", "numbered")]
+    assert recorder.names() == ["on_fit_start 0", "on_training_stop 0", *saves(0, "numbered", "last")]
     recorder.calls.clear()
     runner.load(tmp_path / "run")
     recorder.actions = {("before_play_steps", 0): lambda runner: runner.terminate_early()}
@@ -144,7 +144,7 @@ def test_a_session_after_an_early_stop_goes_on(tmp_path):
         "on_fit_start 0",
         *STEP_1,  # the iteration that has begun is completed
         "on_training_stop 1",
-        *saves(1, "last", "numbered"),
+        *saves(1, "numbered", "last"),
     ]
     assert runner.progress.iteration == 1
 

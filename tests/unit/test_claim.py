@@ -108,12 +108,12 @@ def test_a_kill_between_two_saves_loses_no_numbered_checkpoint(run, monkeypatch)
     """The run is killed when the first save after iteration 3 is complete, and is resumed up to iteration 4."""
     saves = []
 
-    def save(checkpointer, kind, iteration, *rest, original=Checkpointer.save):
+    def save(checkpointer, kind, iteration, *rest, original=Checkpointer.save, **options):
         saves.append(iteration)
         if saves.count(3) == 2:
             checkpointer.wait()
             raise KeyboardInterrupt
-        original(checkpointer, kind, iteration, *rest)
+        original(checkpointer, kind, iteration, *rest, **options)
 
     monkeypatch.setattr(Checkpointer, "save", save)
     made = runner(run, last_interval=1, save_interval=1)

@@ -47,7 +47,7 @@ def test_no_numbered_checkpoint_but_the_last():
         if saving.is_due(progress.iteration):
             saving.save(progress.iteration, "train", "rollout")
     saving.finish("train", "rollout")
-    assert saver.saves == [("last", 2), ("last", 4), ("last", 4), ("numbered", 4), "wait"]
+    assert saver.saves == [("last", 2), ("last", 4), ("numbered", 4), ("last", 4), "wait"]
 
 
 def test_without_a_saver_nothing_is_due():
