@@ -166,7 +166,8 @@ def test_every_python_block_runs_in_a_test():
     own = ("# my_package/my_module.py", "from my_package.my_module")
     mutex = "from strl_jax.runners.on_policy import OnPolicyRunner\n\nwalk"  # in test_legged_mutex
     callback = "from strl_jax.runners.callbacks import"
-    starts = ("# my_package/my_writer.py", mutex, *own, callback, "import functools", "import jax\nimport numpy", KERNEL)
+    loops = ("import functools", "import jax\nimport numpy")
+    starts = ("# my_package/my_writer.py", mutex, *own, callback, *loops, KERNEL)
     assert [next((s for s in starts if block.startswith(s)), block) for block in blocks("python")] == list(starts)
 
 
