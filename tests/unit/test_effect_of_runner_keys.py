@@ -14,6 +14,7 @@ import pytest
 import yaml
 from commands import settings
 from effects import leaves
+from effects_keys import RUNNER
 
 from strl_jax import train
 from strl_jax.config import from_dict
@@ -29,14 +30,12 @@ FROM = {"init_from": "SOURCE"}
 WANDB = {"logger": "wandb"}
 # Key -> another value, and other keys of the runner that both runs have.
 CASES: dict[str, tuple[object, dict]] = {
-    "num_steps_per_env": (2, {}),
     "max_iterations": (4, {}),
     "max_env_steps": (40, {}),
     "save_interval": (2, {}),
     "last_interval": (2, {}),
     "log_interval": (2, {}),
     "eval_interval": (2, {}),
-    "num_eval_envs": (8, EVALUATES),
     "eval_after_load": (True, FROM | EVALUATES),
     "best_metric": ("Eval/metric/tracking_error", EVALUATES),
     "best_direction": ("min", EVALUATES),
@@ -179,7 +178,10 @@ TIMES = ("Perf/", "Train/wall_clock")
 
 
 def test_every_key_has_a_case():
-    keys, known = set(leaves(RunnerConfig)), {*CASES, *CLASSES, "runner_class_name"}
+    keys, known = (
+        set(leaves(RunnerConfig)),
+        {*CASES, *CLASSES, *(key.removeprefix("runner.") for key in RUNNER), "runner_class_name"},
+    )
     assert keys == known, f"give this file a case in which these keys have an effect: {sorted(keys ^ known)}"
     assert len(RunnerConfig.model_fields["runner_class_name"].annotation.__args__) == 1  # there is no other value
 
