@@ -1,6 +1,6 @@
 """The keys of a config, and for each a config in which another value has an effect.
 
-The table has no keys of the section ``runner`` that only the training loop reads; those are in the test of the runner.
+Of the section ``runner`` the table has only the keys of programs; the others are in the test of the runner.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class Case:
 
 
 def keys() -> set[str]:
-    """All keys of a config with any policy and any algorithm, without those of ``runner``."""
+    """All keys of a config with any policy and any algorithm, and of ``runner`` those of programs."""
     sections = set(Config.model_fields) - {"compat", "env", "policy", "algorithm", "runner"}
-    found = sections | {*leaves(Compat, "compat."), *leaves(EnvConfig, "env.")}
+    found = sections | {*RUNNER, *leaves(Compat, "compat."), *leaves(EnvConfig, "env.")}
     for name in FIELDS:
         found |= set(leaves(policy_config(name), "policy."))
     for algorithm in ALGORITHMS.values():
@@ -206,7 +206,11 @@ COMPAT = {
     "compat.looped_returns": Case("teacher's tanh and queue", True),
     "compat.tan_statistic": Case("teacher's tanh and queue", True),
 }
-CASES: dict[str, Case] = ENV | POLICY | ALGORITHM | COMPAT
+RUNNER = {
+    "runner.num_steps_per_env": Case("plain", 2),
+    "runner.num_eval_envs": Case("ppo", 8),
+}
+CASES: dict[str, Case] = RUNNER | ENV | POLICY | ALGORITHM | COMPAT
 ELSEWHERE = {"seed"}  # keys with tests of their own, in the same file as the test of the table
 # Arguments of torch's classes that have their effect outside of these classes.
 ARGUMENTS: dict[str, tuple[str, Case]] = {

@@ -11,12 +11,12 @@ COSINE = {"name": "cosine_decay", "init_value": 1e-3, "decay_steps": 5}
 ONE_CYCLE = {"max_lr": 1e-2, "total_steps": 9}
 
 
-def value(key: str) -> Any:
+def value_of(key: str) -> Any:
     """The value of a key that has no effect; not the default, which never gives a line."""
     return True if key.startswith("compat.") else CASES[key].value
 
 
-# Base config, changes that remove the effect, then the keys that have none; see ``value``.
+# Base config, changes that remove the effect, then the keys that have none; see ``value_of``.
 UNUSED = {
     "no teacher, discriminator or RND": (
         "plain",

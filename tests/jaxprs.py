@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 
@@ -11,7 +13,7 @@ class Program:
     """A traced program, ``jax.jit(...).trace(...)``.
 
     Attributes:
-        jaxpr: its operations, without the values of constants.
+        jaxpr: its operations.
         out_info: shapes and types of its results.
     """
 
@@ -39,21 +41,28 @@ def differing(pairs: Iterable[tuple[Program, Program]]) -> int | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two jaxprs, or two parameters of their operations, are equal, without constants and functions.
+    """Whether two jaxprs, or two parameters of their operations, are equal, without functions.
 
     It ends at the first difference, and is much faster than a comparison of the jaxprs' texts.
     """
     if one is other:
         return True
     if isinstance(one, ClosedJaxpr) and isinstance(other, ClosedJaxpr):
-        return _same_jaxprs(one.jaxpr, other.jaxpr)
+        return _same_jaxprs(one.jaxpr, other.jaxpr) and same(one.consts, other.consts)
     if isinstance(one, Jaxpr) and isinstance(other, Jaxpr):
         return _same_jaxprs(one, other)
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, np.ndarray | jax.Array) and isinstance(other, np.ndarray | jax.Array):
+        return one.shape == other.shape and one.dtype == other.dtype and _bytes(one) == _bytes(other)
     return (callable(one) and callable(other)) or str(one) == str(other)
+
+
+def _bytes(array) -> bytes:
+    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(array) if is_key else array).tobytes()
 
 
 def _same_jaxprs(one: Jaxpr, other: Jaxpr) -> bool:
@@ -77,5 +86,6 @@ def _same_jaxprs(one: Jaxpr, other: Jaxpr) -> bool:
 
 def _name(numbers: dict, variable) -> tuple:
     if isinstance(variable, Literal):
-        return str(variable.aval), repr(variable.val)
+        value = variable.val
+        return str(variable.aval), _bytes(value) if isinstance(value, np.ndarray | jax.Array) else repr(value)
     return variable.aval, numbers.setdefault(variable, len(numbers))

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+from functools import cache
 
 import jax
 
@@ -91,6 +92,7 @@ def differences(meta: dict, shards: int) -> list[str]:
     return lines
 
 
+@cache  # it reads the whole metadata of the package
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

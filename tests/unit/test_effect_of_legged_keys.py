@@ -83,7 +83,7 @@ def _bytes(value) -> bytes:
 
 
 class Programs:
-    """Traced programs of an environment: a reset, and a step with the start of a new episode."""
+    """Traced programs of an environment: a reset, a step, and the start of new episodes after it."""
 
     def __init__(self, env: LeggedEnv):
         self._env = env
@@ -94,17 +94,22 @@ class Programs:
 
     @cached_property
     def step(self) -> Program:
-        def program(state, action, done):
-            after = self._env.step(carried(state), action)
-            return after, self._env.merge(done, carried(state), carried(after))
-
         action = jax.ShapeDtypeStruct((2, self._env.action_size), jnp.float32)
-        return Program(jax.jit(program).trace(self.reset.out_info, action, jax.ShapeDtypeStruct((2,), bool)))
+        return Program(jax.jit(self._env.step).trace(self._start, action))
+
+    @cached_property
+    def merge(self) -> Program:
+        after = jax.eval_shape(carried, self.step.out_info)
+        return Program(jax.jit(self._env.merge).trace(jax.ShapeDtypeStruct((2,), bool), self._start, after))
+
+    @cached_property
+    def _start(self):
+        return jax.eval_shape(carried, self.reset.out_info)
 
 
 def differ(one: Programs, other: Programs) -> bool:
     """Whether a program differs."""
-    return differing((getattr(one, name), getattr(other, name)) for name in ("reset", "step")) is not None
+    return differing((getattr(one, name), getattr(other, name)) for name in ("reset", "step", "merge")) is not None
 
 
 @pytest.fixture(scope="module")

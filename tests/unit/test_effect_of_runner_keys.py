@@ -14,11 +14,11 @@ import pytest
 import yaml
 from commands import settings
 from effects import leaves
+from effects_keys import RUNNER
 
 from strl_jax import train
 from strl_jax.config import from_dict
 from strl_jax.config.sections import RunnerConfig
-from strl_jax.run_folder import checkpoints
 from strl_jax.run_folder.checkpoints import Checkpointer
 from strl_jax.runners import on_policy
 from strl_jax.runners.callbacks import Callback
@@ -29,14 +29,12 @@ FROM = {"init_from": "SOURCE"}
 WANDB = {"logger": "wandb"}
 # Key -> another value, and other keys of the runner that both runs have.
 CASES: dict[str, tuple[object, dict]] = {
-    "num_steps_per_env": (2, {}),
     "max_iterations": (4, {}),
     "max_env_steps": (40, {}),
     "save_interval": (2, {}),
     "last_interval": (2, {}),
     "log_interval": (2, {}),
     "eval_interval": (2, {}),
-    "num_eval_envs": (8, EVALUATES),
     "eval_after_load": (True, FROM | EVALUATES),
     "best_metric": ("Eval/metric/tracking_error", EVALUATES),
     "best_direction": ("min", EVALUATES),
@@ -99,11 +97,9 @@ class Shared:
         """The next run uses them."""
 
 
-class Folders(Checkpointer):
+def save_folder(self, kind, iteration, state, meta, *, again=False):
     """Makes the folder of a checkpoint only: to write it takes most of the time of a tiny run."""
-
-    def save(self, kind, iteration, state, meta, *, again=False):
-        (self.root / kind / str(iteration)).mkdir(parents=True, exist_ok=True)
+    (self.root / kind / str(iteration)).mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +138,7 @@ def observe(tmp_path, monkeypatch, places):
     wandb.init.return_value.id, wandb.init.return_value.step = "id", 0
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setattr(on_policy, "Programs", make)
-    monkeypatch.setattr(checkpoints, "Checkpointer", Folders)
+    monkeypatch.setattr(Checkpointer, "save", save_folder)
 
     def run(name: str, runner: dict) -> dict:
         data = settings(tmp_path / name, **{key: runner[key] for key in runner if key == "eval_interval"})
@@ -179,7 +175,8 @@ TIMES = ("Perf/", "Train/wall_clock")
 
 
 def test_every_key_has_a_case():
-    keys, known = set(leaves(RunnerConfig)), {*CASES, *CLASSES, "runner_class_name"}
+    keys, in_programs = set(leaves(RunnerConfig)), {key.removeprefix("runner.") for key in RUNNER}
+    known = {*CASES, *CLASSES, *in_programs, "runner_class_name"}
     assert keys == known, f"give this file a case in which these keys have an effect: {sorted(keys ^ known)}"
     assert len(RunnerConfig.model_fields["runner_class_name"].annotation.__args__) == 1  # there is no other value
 

@@ -4,8 +4,7 @@ import effects_bases
 import pytest
 from effects import Run, changed, lines
 from effects_keys import CASES
-from effects_unused import DEAD, EACH, NO_PPO, RUN, UNUSED, UNUSED_ARGUMENTS
-from effects_unused import value as other_value
+from effects_unused import DEAD, EACH, NO_PPO, RUN, UNUSED, UNUSED_ARGUMENTS, value_of
 
 from strl_jax.builders.effects.rules import unused
 from strl_jax.config import from_dict
@@ -30,7 +29,7 @@ def test_a_key_without_effect_has_a_line(name, key, folder):
     base, changes, _ = UNUSED[name]
     data = with_changes(base, changes)
     assert lines(effects_bases.placed(data, folder)) == []
-    found = lines(effects_bases.placed(changed(data, key, other_value(key)), folder))
+    found = lines(effects_bases.placed(changed(data, key, value_of(key)), folder))
     assert [line.split(": no effect; ")[0] for line in found] == [key]
 
 
@@ -41,7 +40,7 @@ def test_a_key_without_effect_changes_no_program(name, folder):
     data = with_changes(base, changes)
     run = Run(effects_bases.placed(data, folder))
     for key in keys:
-        other = Run(effects_bases.placed(changed(data, key, other_value(key)), folder))
+        other = Run(effects_bases.placed(changed(data, key, value_of(key)), folder))
         assert run.error is other.error is None
         assert key in DEAD or run.differs(other) is None, key
 
