@@ -8,6 +8,7 @@ XLA's lowest optimisation level, and all processes share one cache of compiled p
 import gc
 import importlib.metadata
 import os
+import signal
 from pathlib import Path
 
 FLAGS = ["--xla_force_host_platform_device_count=4", "--xla_backend_optimization_level=0"]
@@ -16,6 +17,8 @@ if JAXLIB < (0, 11):  # newer ones do not know the flag, and stop
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # a third less time to compile
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strl_jax" / "tests-xla"
 CACHE_BYTES = 2**30
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and child processes inherit that
 
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

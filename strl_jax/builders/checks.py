@@ -17,6 +17,7 @@ JAX_OPTIONS = {
     "jax_disable_jit": ((True,), "a run consists of compiled programs"),
     "jax_enable_x64": ((True,), "all numbers are float32 and int32"),
     "jax_numpy_dtype_promotion": (("strict",), "integers and float32 are combined"),
+    "jax_numpy_rank_promotion": (("raise",), "arrays of different ranks are combined"),
 } | {
     f"jax_transfer_guard{kind}": (("disallow", "disallow_explicit"), "metrics and states go to the host and back")
     for kind in GUARDS

@@ -87,7 +87,9 @@ class FolderClaim:
             raise CheckpointError(f"run folder {path}: it was deleted or moved; nothing can be saved")
 
     def release(self) -> None:
-        """Unlocks the folder."""
+        """Unlocks the folder; ``take`` can lock it again, unless another program has trained in it."""
+        if self._folder is not None:
+            self.look()
         self._lock.close()
         self._folder = None
 

@@ -217,6 +217,8 @@ class OnPolicyRunner:
         call_checks.check_kind(path)
         if self.saver is None:
             raise RuntimeError("no checkpoint can be saved: the runner has no log_dir")
+        if not (self.log_dir / run_dir.CONFIG).is_file():
+            self.claim.start(self.config, run_dir.units(self.env.env))
         self.saver.save(str(path), self.progress, self.train_state, self.rollout_state, infos)
 
     def load(

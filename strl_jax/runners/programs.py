@@ -37,9 +37,7 @@ class Programs:
     data: InitVar[dict]
 
     def __post_init__(self, data: dict):
-        # Tracing is Python code and holds the interpreter lock, so one thread does it, in the order of the requests.
-        self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
-        self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
+        self._start_threads()
         self._futures: dict[tuple, Future] = {}
         self._lowered: dict[str, Future] = {}
         self._data = jax.tree.map(
@@ -50,10 +48,18 @@ class Programs:
         self.states = train_step.abstract_states(*self._parts, self.config.env.num_envs, **self._init_options)
         self.seconds: dict[str, float] = {}
 
+    def _start_threads(self) -> None:
+        # Tracing is Python code and holds the interpreter lock, so one thread does it, in the order of the requests.
+        self._tracer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
+        self._compiler = ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile")
+        self._closed = False
+
     def request(self, name: str, **options) -> None:
         """Starts to compile the program ``name``: ``init``, ``step``, ``evaluate`` or ``update``."""
         key = (name, *options.items())
         if key not in self._futures:
+            if self._closed:
+                self._start_threads()
             lowered = self._tracer.submit(self._lower, name, **options)
             self._lowered[name] = lowered
             self._futures[key] = self._compiler.submit(self._compile, name, lowered, time.perf_counter())
@@ -73,9 +79,14 @@ class Programs:
         return all(future.done() for future in self._futures.values())
 
     def close(self) -> None:
-        """Ends the threads without waiting; a compilation in progress ends before the interpreter exits."""
+        """Ends the threads without waiting; a compilation in progress ends before the interpreter exits.
+
+        A later request starts new ones.
+        """
+        self._closed = True
         for pool in (self._tracer, self._compiler):
             pool.shutdown(wait=False, cancel_futures=True)
+        self._futures = {key: future for key, future in self._futures.items() if not future.cancelled()}
 
     def _compile(self, name: str, lowered: Future, start: float) -> Callable:
         compiled = lowered.result().compile()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import jax
+import numpy as np
 
 from strl_jax.config import ConfigError, to_dict
 from strl_jax.config.errors import not_one_of
@@ -82,6 +83,9 @@ def _evaluate_loaded(runner, loop: Loop, console: Console) -> None:
 
 def within_budget(runner, iterations: int) -> int:
     """The number of iterations, limited to those that are needed to reach ``runner.max_env_steps``."""
+    if not isinstance(iterations, int | np.integer) or iterations < 0:
+        raise ConfigError(f"num_learning_iterations: {iterations!r} is not allowed; it must be an integer >= 0")
+    iterations = int(iterations)
     limit = runner.config.runner.max_env_steps
     if limit is None:
         return iterations

@@ -190,3 +190,20 @@ def test_first_episodes_of_a_loaded_policy(trained, fresh):
     with pytest.warns(UserWarning, match="init_at_random_ep_len: no effect"):
         fresh.learn(0, init_at_random_ep_len=True)
     assert same(fresh.rollout_state, before)
+
+
+def test_a_closed_runner_can_go_on_and_a_first_save_writes_a_whole_run_folder(trained, tmp_path):
+    runner = make(tmp_path / "run")
+    runner.init_from(trained.log_dir)
+    runner.save()
+    assert {"config.yaml", "config.json", "checkpoints"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    runner.close()
+    runner.learn(1)
+    runner.close()
+    assert [line["iteration"] for line in log(tmp_path / "run")] == [1]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "2", None])
+def test_a_number_of_iterations_that_is_none(count, fresh):
+    with pytest.raises(ConfigError, match=r"num_learning_iterations.*>= 0"):
+        fresh.learn(count)
