@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from strl_jax.kernels.arrays import is_constant, scalars, settled
+from strl_jax.kernels.arrays import elementwise, is_constant, scalars, settled
 from strl_jax.kernels.graph import Graph, Scalar, type_of
 
 
@@ -13,6 +13,7 @@ def _dot_general(tracer, equation, inputs):
     right_free = [axis for axis in range(right.ndim) if axis not in (*right_sum, *right_batch)]
     shape = [left.shape[axis] for axis in (*left_batch, *left_free)] + [right.shape[axis] for axis in right_free]
     type = type_of(equation.outvars[0].aval.dtype)
+    left, right = (_as_type(tracer.graph, x, v.aval.dtype, type) for x, v in zip(inputs, equation.invars, strict=True))
     batch, length = _size(left, left_batch), _size(left, left_sum)
     rows, columns = _size(left, left_free), _size(right, right_free)
     left = left.transpose([*left_batch, *left_free, *left_sum]).reshape(batch, rows, length)
@@ -24,6 +25,11 @@ def _dot_general(tracer, equation, inputs):
     for b, row, column in np.ndindex(result.shape):
         result[b, row, column] = _dot(tracer.graph, left[b, row], right[b, :, column], type)
     return [settled(result.reshape(shape), type)]
+
+
+def _as_type(graph: Graph, array: np.ndarray, dtype, type: str) -> np.ndarray:
+    """The array in the type of the product; the factors can have other types."""
+    return array if type_of(dtype) == type else elementwise(graph, "convert", type, array)
 
 
 def _size(array: np.ndarray, axes) -> int:

@@ -138,6 +138,8 @@ def algebra(x, right):
             result[f"upper, {name}"] = solve(lower.T, b, left_side=left, lower=False, transpose_a=transpose)
     for name, matrix in (("dense", positive), ("arrow", arrow)):
         result[f"factor {name}"] = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), right[:, 0])
+    mixed = lax.dot_general(x, jnp.round(9 * right).astype(jnp.int32), (((1,), (0,)), ((), ())))
+    result |= {"mixed types": mixed}
     result["unit"] = solve(lower, right, left_side=True, lower=True, unit_diagonal=True)
     return result | {"positive": jax.scipy.linalg.solve(arrow, right, assume_a="pos")}
 
