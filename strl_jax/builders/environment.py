@@ -117,18 +117,6 @@ def _check_mujoco() -> None:
         raise ConfigError(f"{fault}; unset it, or install the library: {packages}") from error
 
 
-def _check_mujoco() -> None:
-    try:
-        import mujoco  # noqa: F401 (its import loads the library of MUJOCO_GL, also where nothing is rendered)
-    except Exception as error:  # PyOpenGL raises AttributeError, MuJoCo RuntimeError
-        chosen = os.environ.get("MUJOCO_GL")
-        if not chosen:
-            raise
-        fault = f"MUJOCO_GL={chosen}: MuJoCo cannot be imported: {type(error).__name__}: {error}"
-        packages = "egl needs libegl1 and a driver, osmesa needs libosmesa6"
-        raise ConfigError(f"{fault}; unset it, or install the library: {packages}") from error
-
-
 # Tested in this library; tracing a simulator takes seconds.
 ADAPTERS = ("strl_jax.envs.brax", "strl_jax.envs.legged.env")
 
