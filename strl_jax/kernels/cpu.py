@@ -104,13 +104,12 @@ def _handler() -> ctypes.CDLL:
 
 def text_of(source: Source) -> str:
     """The C++ text of a kernel."""
-    inputs = len(source.declarations) - source.outputs
     lines = [f"#define W {processor()[1]}", (HERE / "simd.h").read_text()]
     lines.append('extern "C" void kernel(const void* const* in, void* const* out, int first, int last, int n) {')
-    for number, declaration in enumerate(source.declarations):
-        pointer = f"in[{number}]" if number < inputs else f"out[{number - inputs}]"
-        type = declaration.rpartition(" ")[0]
-        lines.append(f"{type} __restrict__ {declaration.rpartition(' ')[2]} = ({type}){pointer};")
+    for array, pointers in (("in", source.inputs), ("out", source.outputs)):
+        lines += [
+            f"{type} __restrict__ {name} = ({type}){array}[{number}];" for number, (type, name) in enumerate(pointers)
+        ]
     return "\n".join([*lines, "for (int t = first; t < last; t += W) {", source.body, "}", "}", ""])
 
 

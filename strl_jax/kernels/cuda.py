@@ -17,18 +17,12 @@ BLOCK = 32  # threads; small blocks spread a few thousand environments over all 
 
 def text_of(source: Source) -> str:
     """The CUDA C++ text of a kernel; the number of environments is read from memory, so one text serves all."""
-    inputs = len(source.declarations) - source.outputs
-    parameters = [f"{_restrict(d)}" for d in source.declarations]
-    parameters.insert(inputs, "const int* __restrict__ count")
+    pointers = [*source.inputs, ("const int*", "count"), *source.outputs]
+    parameters = [f"{type} __restrict__ {name}" for type, name in pointers]
     lines = [(HERE / "cuda.h").read_text()]
     lines.append(f'extern "C" __global__ void __launch_bounds__({BLOCK}) kernel({", ".join(parameters)}) {{')
     lines.append("const int n = *count, t = blockIdx.x * blockDim.x + threadIdx.x;")
     return "\n".join([*lines, "if (t >= n) return;", source.body, "}", ""])
-
-
-def _restrict(declaration: str) -> str:
-    type, _, name = declaration.rpartition(" ")
-    return f"{type} __restrict__ {name}"
 
 
 def build(source: Source, results: list, capability: str) -> Callable:

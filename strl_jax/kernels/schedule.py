@@ -65,12 +65,10 @@ class Schedule:
 
     Attributes:
         statements: the program.
-        operations: number of scalar operations.
     """
 
     graph: Graph
     statements: list[Statement] = field(default_factory=list)
-    operations: int = 0
 
     def __post_init__(self):
         self._loops_of = _loops_of_nodes(self.graph)
@@ -108,7 +106,6 @@ class Schedule:
         if value.op == "element" and value.args[0] not in self._filled:
             self._fill(value.args[0])
         self.statements.append(Let(value))
-        self.operations += value.op != "in"
 
     def _fill(self, number: int) -> None:
         self._filled.add(number)

@@ -111,14 +111,14 @@ def _reduce(tracer, equation, inputs):
     shape = [x.shape[axis] for axis in kept]
     length = math.prod(x.shape[axis] for axis in axes)
     if length == 0:
-        return [np.full(shape, neutral(op, type))]
+        return [np.full(shape, _neutral(op, type))]
     result, *others = rows(x.transpose([*axes, *kept]).reshape([length, *shape]))
     for other in others:
         result = elementwise(tracer.graph, op, type, result, other)
     return [result]
 
 
-def neutral(op: str, type: str) -> np.generic:
+def _neutral(op: str, type: str) -> np.generic:
     """The value that an operation starts from."""
     dtype = TYPES[type]
     if op in ("max", "min"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strl_jax.kernels import schedule
-from strl_jax.kernels.graph import Graph, Scalar, Value, scalar_type, type_of
+from strl_jax.kernels.graph import Scalar, Value, scalar_type, type_of
 from strl_jax.kernels.trace import Traced
 
 OPERATORS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "add": "+", "sub": "-", "mul": "*"}
@@ -22,18 +22,16 @@ class Source:
     """A kernel's text.
 
     Attributes:
-        declarations: typed pointers to the inputs ``i0 ...``, the tables ``t0 ...`` and the outputs ``o0 ...``.
+        inputs: C++ type and name of the pointers to the inputs ``i0 ...`` and to the tables ``t0 ...``.
+        outputs: likewise, to the outputs ``o0 ...``.
         body: statements for environment ``t`` of ``n``.
         tables: constant arrays that the caller passes after the inputs.
-        outputs: number of outputs.
-        operations: number of scalar operations, each counted once also in a loop.
     """
 
-    declarations: list[str]
-    outputs: int
+    inputs: list[tuple[str, str]]
+    outputs: list[tuple[str, str]]
     body: str
     tables: list[np.ndarray]
-    operations: int
 
 
 def write(traced: Traced) -> Source:
@@ -41,19 +39,21 @@ def write(traced: Traced) -> Source:
     program = schedule.Schedule(traced.graph).store(traced.results)
     inputs = [(f"i{number}", place, leaf) for number, place, leaf in _places(traced.inputs)]
     outputs = [(f"o{number}", place, leaf) for number, place, leaf in _places(traced.outputs)]
-    writer = _Writer(traced.graph, inputs, outputs)
+    writer = _Writer(inputs, outputs)
     for statement in program.statements:
         writer.add(statement)
-    kinds = [type_of(leaf.dtype) for leaf in traced.inputs]
-    declarations = [f"{POINTERS[kind]} i{number}" for number, kind in enumerate(kinds)]
-    kinds = [type_of(table.dtype) for table in traced.graph.tables]
-    declarations += [f"{POINTERS[kind]} t{number}" for number, kind in enumerate(kinds)]
-    kinds = [type_of(leaf.dtype) for leaf in traced.outputs]
-    declarations += [f"{POINTERS[kind].removeprefix('const ')} o{number}" for number, kind in enumerate(kinds)]
-    return Source(declarations, len(traced.outputs), "\n".join(writer.lines), traced.graph.tables, program.operations)
+    tables = traced.graph.tables
+    read = [*_pointers(traced.inputs, "i", "const "), *_pointers(tables, "t", "const ")]
+    return Source(read, _pointers(traced.outputs, "o"), "\n".join(writer.lines), tables)
 
 
-POINTERS = {"f": "const float*", "i": "const int*", "u": "const unsigned*", "b": "const bool*"}
+NAMES = {"f": "float", "i": "int", "u": "unsigned", "b": "bool"}
+
+
+def _pointers(arrays, letter: str, qualifier: str = "") -> list[tuple[str, str]]:
+    """Type and name of a pointer to each array."""
+    types = [f"{qualifier}{NAMES[type_of(array.dtype)]}*" for array in arrays]
+    return [(type, f"{letter}{number}") for number, type in enumerate(types)]
 
 
 def _places(leaves) -> list:
@@ -64,8 +64,8 @@ def _places(leaves) -> list:
 class _Writer:
     """Turns statements into lines."""
 
-    def __init__(self, graph: Graph, inputs: list, outputs: list):
-        self._graph, self._inputs, self._outputs = graph, inputs, outputs
+    def __init__(self, inputs: list, outputs: list):
+        self._inputs, self._outputs = inputs, outputs
         self._masks = ["TRUE_"]  # of the while loops around the current line
         self.lines: list[str] = []
 
