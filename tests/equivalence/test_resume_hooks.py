@@ -1,13 +1,10 @@
 """A run with a teacher, a queue, a replay or a bonus that is stopped and loaded is bit for bit the run that was not."""
 
-import jax
 import pytest
 from commands import leaves, log, same, settings, untimed
+from sessions import learn
 
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.sharding import make_mesh
-
-ONE = make_mesh(jax.devices()[:1])
 
 
 def tiny(log_root, env: str, algorithm: str, policy_class: str, policy: dict, **options) -> dict:
@@ -17,16 +14,6 @@ def tiny(log_root, env: str, algorithm: str, policy_class: str, policy: dict, **
     config["policy"] |= policy
     config["algorithm"] |= options
     return config
-
-
-def learn(config: dict, path, iterations: int, resume: bool = False) -> OnPolicyRunner:
-    """The runner after so many iterations more."""
-    runner = OnPolicyRunner(None, config, path, mesh=ONE)
-    if resume:
-        assert runner.load(path) == []
-    runner.learn(iterations)
-    runner.close()
-    return runner
 
 
 @pytest.fixture(scope="module")

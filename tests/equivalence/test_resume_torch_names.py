@@ -1,14 +1,12 @@
 """A run with torch's and rsl_rl's names that keeps a state for them: stopped and loaded, it is the run that was not."""
 
-import jax
 import numpy as np
 import pytest
 from commands import log, same, settings, untimed
+from sessions import learn
 
 from strl_jax.runners.on_policy import OnPolicyRunner
-from strl_jax.sharding import make_mesh
 
-ONE = make_mesh(jax.devices()[:1])
 SCHEDULER = {"patience": 0, "factor": 0.5, "threshold": 0.9, "min_lr": 1e-4}  # every iteration but the first is bad
 RND = {
     "weight": 5.0,
@@ -32,15 +30,6 @@ def config(folder, **algorithm) -> dict:
         **algorithm,
     }
     return values
-
-
-def learn(values: dict, path, iterations: int, resume: bool = False) -> OnPolicyRunner:
-    runner = OnPolicyRunner(None, values, path, mesh=ONE)
-    if resume:
-        assert runner.load(path) == []
-    runner.learn(iterations)
-    runner.close()
-    return runner
 
 
 @pytest.fixture(scope="module")
