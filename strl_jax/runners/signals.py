@@ -20,7 +20,7 @@ Next = Callable[[float | None], int | None]
 
 
 def report(line: str) -> None:
-    """Prints a line on stderr, also from a signal handler; no error if nobody can read it."""
+    """Prints a line on stderr, also from a signal handler; a closed stderr is no error."""
     try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

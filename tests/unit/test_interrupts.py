@@ -1,4 +1,4 @@
-"""Commands that a signal ends at any moment, imports included, and commands whose output nobody reads."""
+"""Commands that a signal ends at any moment, imports included, and commands whose output is closed."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Output that nobody reads any more, or that cannot be written, does not stop a program."""
+"""Output: a program goes on when its output is closed or cannot be written."""
 
 import contextlib
 import os
